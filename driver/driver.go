@@ -1,0 +1,131 @@
+// Package driver is the wall between redlatch and the services that keep its locks:
+// [Store] is what a store implements, [Features] what it can do.
+//
+// The interface is small and has no optional parts: quorums, fault injection, tracing
+// and the simulator all wrap stores, and wrapping loses optional interfaces. Programs
+// that use locks need the root package, not this one.
+package driver
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/redlatch/redlatch/lease"
+)
+
+// Store keeps queues of claims by name. package drivertest is its specification in
+// code; what follows is what both sides may rely on.
+//
+// Every call may be lost after it took effect, so every call may be made again with
+// the same arguments, by the caller or by a client library underneath, one after the
+// other or both at once, and the second one changes nothing.
+//
+// A call returns when its ctx ends, also where the client library underneath would
+// not; what it was about may then still happen. A store does not retry: the caller
+// knows how much time is left.
+//
+// Errors are what the service said, untouched, inside a [*Fault] where the store knows
+// what kind it is. An error never means "held by somebody": that is a Standing.
+//
+// Names have passed [lease.CheckName] and claims [lease.Claim.Check]; the store refuses
+// a TTL below its MinTTL and modes that it does not have.
+type Store interface {
+	// Join asks for the name. The same claim ID again is the same claim while it is
+	// queued or held, also after a lost reply: same ticket, expiry pushed to TTL from
+	// now and never pulled back. A claim that was granted and lost, skipped or expired
+	// draws a new ticket. One that has left is refused (lease.Left): its leave
+	// overtook it.
+	//
+	// A claim with NoWait, or with SealFail before a seal, is never queued. Errors
+	// besides the service's: *lease.ModeError, lease.ErrQueueFull.
+	Join(ctx context.Context, name string, c lease.Claim) (lease.Standing, error)
+
+	// Renew keeps many claims, held or (where Features.WaitersExpire) waiting, in one
+	// call, each to TTL from now at least. It never revives a claim that is gone and
+	// never shortens. There is one answer per ref, in order; trouble with one is not
+	// the others' trouble.
+	Renew(ctx context.Context, refs []Ref) []Outcome
+
+	// Leave releases, withdraws or, by an operator, breaks: after it the claim is not
+	// here, and if it had not joined yet, its late join finds that out. A seal of a
+	// held claim closes the name in the same step. The answer is where the claim stood
+	// before; lease.Gone is not an error.
+	Leave(ctx context.Context, name, id string, s lease.Seal) (lease.Standing, error)
+
+	// Wait returns when the claim's standing may have changed since the standing that
+	// had this Rev: granted, gone, sealed, or about to be worth another look. It may
+	// return early and may not miss: a change between the call that answered rev and
+	// this one must end it at once, so a store subscribes first, looks second and
+	// sleeps third. Under every wake-up it has a timer of its own, so that a lost
+	// message costs a bounded delay.
+	Wait(ctx context.Context, name, id string, rev uint64) (lease.Standing, error)
+
+	// Inspect returns a copy of everything about the name, by the store's clock. A name
+	// that nobody uses is a zero Queue with the time in Now. Holders that do not use
+	// redlatch are entries without an ID, and with Foreign.
+	Inspect(ctx context.Context, name string) (lease.Queue, error)
+
+	// Names lists names in use that begin with prefix, for people: it may miss holds
+	// shorter than a second, and its cost does not grow with what else the service
+	// stores. An error ends it.
+	Names(ctx context.Context, prefix string) iter.Seq2[string, error]
+
+	// Node says who answers. See also lease.Claim.Vote.
+	Node(ctx context.Context) (lease.Node, error)
+
+	Features() Features
+
+	// Close frees what the store itself has started. It leaves the claims alone, and a
+	// client that the user gave open.
+	Close() error
+}
+
+// Ref is one claim in a Renew.
+type Ref struct {
+	Name  string
+	Token lease.Token // of a waiting claim too: its ID and ticket say which claim is meant
+	TTL   time.Duration
+	Fence uint64 // not 0: the name's last ticket becomes at least that, if the claim is held
+}
+
+// Outcome answers a Ref. Where Err is nil, Standing.State is Held, Waiting or Gone.
+// Gone says why as far as is known: Standing.Holder has it now, or Standing.Seal was
+// set by whoever broke it (Seal.Victim is the claim's ID).
+type Outcome struct {
+	lease.Standing
+
+	Err error
+}
+
+// Features is what a store can do. It is the same for the store's whole life.
+type Features struct {
+	Fence         bool          // tickets grow for ever, through crashes of the service as configured
+	FIFO          bool          // claims are granted in ticket order
+	Modes         []lease.Mode  // which claims it takes
+	Seal          bool          // a claim may leave with a seal
+	Push          bool          // waiters are told; false: they look again at intervals
+	WaitersExpire bool          // waiting claims must be renewed like held ones
+	HostOnly      bool          // excludes on one host only
+	ProcessOnly   bool          // excludes in this process only
+	MinTTL        time.Duration // shorter leases are refused
+}
+
+// Kind says what sort of trouble an error of a store is.
+type Kind uint8
+
+const (
+	Unavailable Kind = iota // no answer, or one that says "not now"; the call may have been carried out
+	Denied                  // credentials, or rights
+	Misplaced               // the name's data belong to something else; the message says what
+	Refused                 // the store cannot do what was asked, whenever it is asked
+)
+
+// Fault is an error with its kind. Its text is the service's own.
+type Fault struct {
+	Kind Kind
+	Err  error
+}
+
+func (f *Fault) Error() string { return f.Err.Error() }
+func (f *Fault) Unwrap() error { return f.Err }
