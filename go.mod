@@ -1,0 +1,3 @@
+module github.com/redlatch/redlatch
+
+go 1.26
