@@ -204,8 +204,9 @@ func (q *Queue) extend(i int, ttl time.Duration) {
 // where the claim stood. Leaving twice, or without having joined, is no error; it is
 // remembered, because the join may still be on its way.
 //
-// A seal is taken only with a claim that was held; one that names a victim only
-// while the victim is here or its seal stands. The victim's own leave ends it.
+// A seal is taken only with a claim that was held. One that names the claim as its
+// victim lasts for what is left of the lease at this moment: the one who breaks cannot
+// know it, a renewal may have come in between. The victim's own leave ends it.
 func (q *Queue) Leave(id string, s Seal, now time.Time) Standing {
 	q.Advance(now)
 	i := q.find(id)
@@ -222,6 +223,9 @@ func (q *Queue) Leave(id string, s Seal, now time.Time) Standing {
 	}
 	st := q.standing(i)
 	q.Claims = slices.Delete(q.Claims, i, i+1)
+	if s.Victim == id {
+		s.For = st.Lease
+	}
 	if s.Closed() && st.State == Held {
 		q.seal, q.until = s, q.Now.Add(s.For)
 	}

@@ -12,8 +12,9 @@ type Seal struct {
 	For   time.Duration // how long from the moment the store takes it; when read back, how long it still lasts
 	Value string
 
-	// Victim is the ID of a claim that was broken. Such a seal also ends when that
-	// claim itself leaves: its holder has answered, nobody can overlap with it.
+	// Victim is the ID of a claim that is broken. The store sets For to what is left of
+	// that claim's lease; the seal also ends when the claim itself leaves: its holder
+	// has answered, nobody can overlap with it.
 	Victim string
 	By     string // who broke it
 	Reason string // why
