@@ -98,19 +98,6 @@ type Outcome struct {
 	Err error
 }
 
-// Features is what a store can do. It is the same for the store's whole life.
-type Features struct {
-	Fence         bool          // tickets grow for ever, through crashes of the service as configured
-	FIFO          bool          // claims are granted in ticket order
-	Modes         []lease.Mode  // which claims it takes
-	Seal          bool          // a claim may leave with a seal
-	Push          bool          // waiters are told; false: they look again at intervals
-	WaitersExpire bool          // waiting claims must be renewed like held ones
-	HostOnly      bool          // excludes on one host only
-	ProcessOnly   bool          // excludes in this process only
-	MinTTL        time.Duration // shorter leases are refused
-}
-
 // Kind says what sort of trouble an error of a store is.
 type Kind uint8
 

@@ -1,0 +1,269 @@
+package redlatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/elapsed"
+	"github.com/redlatch/redlatch/lease"
+)
+
+// callTimeout bounds one call to the store where the caller gave no shorter time. It
+// has nothing to do with the TTL: a lock for ten hours is not asked for any slower.
+const callTimeout = 5 * time.Second
+
+// sentOnce is shorter than any client library waits before it sends a call again.
+const sentOnce = 5 * time.Millisecond
+
+var errMaxWait = errors.New("MaxWait is over")
+
+// attempt is one acquire on its way. However often it asks, it asks under one claim
+// ID, so that a lost reply costs nothing and one leave undoes all of it.
+type attempt struct {
+	l     *Locker
+	op    string
+	o     Options
+	name  string // as the store knows it
+	shown string // as the caller does
+	claim lease.Claim
+	owner context.Context // the caller's: the hold inherits its values
+
+	began lease.Instant
+	sent  lease.Instant // when the last join was sent
+	looks int
+	last  lease.Standing
+	told  bool  // the observer knows that we wait
+	kept  *kept // a waiting claim that must be renewed
+
+	// refused: the store has said that it keeps nothing of the claim, and so quickly
+	// that no client library underneath can have sent it twice.
+	refused bool
+}
+
+func (l *Locker) lock(ctx context.Context, op, name string, o Options) (_ *Held, err error) {
+	defer func() {
+		if err != nil {
+			err = &Error{Op: op, Name: name, Err: err}
+		}
+	}()
+	full, o, err := l.door(name, o)
+	if err != nil {
+		return nil, err
+	}
+	if held, err := again(ctx, l, full, o); held != nil || err != nil {
+		return held, err
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := l.enter(); err != nil {
+		return nil, err
+	}
+	defer l.busy.Done()
+
+	a := &attempt{l: l, op: op, o: o, name: full, shown: name, owner: ctx, began: elapsed.Now()}
+	a.claim = lease.Claim{
+		ID: lease.NewID(), Mode: o.mode(), Slots: o.Slots, Need: o.Weight, Owner: l.owner(o), TTL: o.TTL,
+		NoWait: op == "try", OnSeal: o.OnSeal, MaxWaiters: l.cfg.MaxWaiters,
+	}
+	if err := errors.Join(a.claim.Check(), a.claim.Owner.CheckSize()); err != nil {
+		return nil, &kinded{ErrInvalid, err}
+	}
+	return a.run(ctx)
+}
+
+// door checks what the caller gave before anything is sent.
+func (l *Locker) door(name string, o Options) (string, Options, error) {
+	full, err := l.full(name)
+	if err != nil {
+		return "", o, err
+	}
+	o, err = o.check(l.features)
+	return full, o, err
+}
+
+func (l *Locker) owner(o Options) Owner {
+	owner := l.cfg.Owner
+	if o.Note != "" {
+		owner.Note = o.Note
+	}
+	if len(o.Labels) > 0 {
+		labels := make(map[string]string, len(owner.Labels)+len(o.Labels))
+		for k, v := range owner.Labels {
+			labels[k] = v
+		}
+		for k, v := range o.Labels {
+			labels[k] = v
+		}
+		owner.Labels = labels
+	}
+	return owner
+}
+
+// run gets the lock or undoes the claim. Nothing it started is left when it fails: the
+// leave goes on in the background until it is acknowledged or the lease is over.
+func (a *attempt) run(caller context.Context) (*Held, error) {
+	ctx, cancel := context.WithCancelCause(caller)
+	defer cancel(nil)
+	defer context.AfterFunc(a.l.ctx, func() { cancel(ErrClosed) })()
+	if a.o.MaxWait > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, a.o.MaxWait, errMaxWait)
+		defer stop()
+	}
+
+	held, err := a.get(ctx)
+	a.l.keeping.drop(a.kept)
+	if err != nil && a.sent != 0 && !a.refused {
+		a.l.leavings.add(a.name, a.claim.ID, a.sent.Add(a.claim.TTL+lease.Drift(a.claim.TTL)))
+	}
+	if a.told {
+		a.l.cfg.Observer.waited(Event{Name: a.shown, Waited: a.waited(), Err: err})
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.l.cfg.Observer.acquired(Event{Name: a.shown, Fence: held.Fence(), Waited: a.waited()})
+	return held, nil
+}
+
+func (a *attempt) waited() time.Duration { return elapsed.Now().Sub(a.began) }
+
+func (a *attempt) get(ctx context.Context) (*Held, error) {
+	for fails := 0; ; {
+		st, err := a.look(ctx)
+		if ctx.Err() != nil && (err != nil || st.State != lease.Held) {
+			return nil, a.ended(ctx)
+		}
+		if err != nil {
+			if err = storeError(err); a.l.cfg.OnUnavailable == Fail || !errors.Is(err, ErrUnavailable) || a.exhausted() {
+				return nil, err
+			}
+			fails++
+			if !pause(ctx, backoff(fails)) {
+				return nil, a.ended(ctx)
+			}
+			continue
+		}
+		fails, a.last = 0, st
+		switch st.State {
+		case lease.Held:
+			now := elapsed.Now()
+			terms := a.terms()
+			if !terms.Sufficient(st.Asked, st.Lease, now) || a.o.Confirm && st.Lease < a.o.TTL {
+				if st.Lease >= a.o.TTL {
+					return nil, a.tooSlow(now.Sub(st.Asked))
+				}
+				a.last.State = lease.Gone // so that the next look joins: it confirms the grant, or queues again
+				continue
+			}
+			return a.l.hold(a, st), nil
+		case lease.Busy:
+			a.refused = a.looks == 1 && elapsed.Now().Sub(a.sent) < sentOnce
+			return nil, a.taken(nil)
+		case lease.Left:
+			return nil, fmt.Errorf("the store took this claim for one that has left: %w", ErrUnavailable)
+		}
+		if a.exhausted() || a.o.OnSeal == lease.SealFail && st.Seal.Closed() {
+			return nil, a.taken(nil)
+		}
+		a.wait(st)
+	}
+}
+
+// look asks the store where the claim stands: a waiting claim waits for news, any
+// other one joins.
+func (a *attempt) look(ctx context.Context) (lease.Standing, error) {
+	a.looks++
+	if a.last.State == lease.Waiting {
+		return a.l.store.Wait(ctx, a.name, a.claim.ID, a.last.Rev)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	a.sent = elapsed.Now()
+	return a.l.store.Join(ctx, a.name, a.claim)
+}
+
+func (a *attempt) exhausted() bool { return a.o.MaxAttempts > 0 && a.looks >= a.o.MaxAttempts }
+
+// wait is told that the claim has to.
+func (a *attempt) wait(st lease.Standing) {
+	if a.l.features.WaitersExpire && st.State == lease.Waiting {
+		a.l.keeping.waiter(a, st)
+	}
+	if !a.told {
+		a.told = true
+		a.l.cfg.Observer.waiting(Event{Name: a.shown, Holder: st.Holder, Ahead: st.Ahead})
+	}
+}
+
+func (a *attempt) terms() lease.Terms {
+	return lease.Terms{
+		TTL: a.o.TTL, StopMargin: a.o.StopMargin, MaxHold: a.o.MaxHold,
+		Drift: a.l.cfg.Drift, NoRenew: a.o.NoRenew,
+	}
+}
+
+// ended says why the wait is over: by whom the lock is held, where that is known.
+func (a *attempt) ended(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(cause, ErrClosed):
+		return cause
+	case a.last.State != lease.Gone:
+		return a.taken(cause)
+	case errors.Is(cause, errMaxWait), errors.Is(cause, context.DeadlineExceeded):
+		return &kinded{ErrUnavailable, fmt.Errorf("no answer within %v: %w", a.waited().Round(time.Millisecond), cause)}
+	}
+	return cause
+}
+
+// taken says that somebody else, or a seal, has the name.
+func (a *attempt) taken(cause error) error {
+	if errors.Is(cause, errMaxWait) {
+		cause = nil
+	}
+	if a.last.Seal.Closed() && a.last.Holder == nil {
+		return joinCause(&SealedError{Seal: a.last.Seal}, cause)
+	}
+	held := &HeldError{Holder: a.last.Holder, Left: a.last.Left, Ahead: a.last.Ahead, Cause: cause}
+	if a.told {
+		held.Waited = a.waited()
+	}
+	return held
+}
+
+func joinCause(err, cause error) error {
+	if cause == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+func (a *attempt) tooSlow(took time.Duration) error {
+	return &kinded{ErrUnavailable, fmt.Errorf(
+		"the answer took %v, nothing would be left of the lease of %v", took.Round(time.Millisecond), a.o.TTL)}
+}
+
+// backoff grows from 50 ms to 1 s, with jitter, so that the many who lost one server
+// do not come back at once.
+func backoff(fails int) time.Duration {
+	d := 50 * time.Millisecond << min(fails-1, 5)
+	d = min(d, time.Second)
+	return d/2 + rand.N(d/2)
+}
+
+// pause sleeps, unless ctx ends: then it reports false.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

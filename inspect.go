@@ -1,0 +1,172 @@
+package redlatch
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/driver"
+	"github.com/redlatch/redlatch/internal/elapsed"
+	"github.com/redlatch/redlatch/lease"
+)
+
+// Inspect says who holds a name and who waits for it. It changes nothing, and what it
+// says may be over when it returns.
+func (l *Locker) Inspect(ctx context.Context, name string) (lease.Queue, error) {
+	q, err := l.inspect(ctx, name)
+	if err != nil {
+		return lease.Queue{}, &Error{Op: "inspect", Name: name, Err: err}
+	}
+	return q, nil
+}
+
+func (l *Locker) inspect(ctx context.Context, name string) (lease.Queue, error) {
+	full, err := l.full(name)
+	if err != nil {
+		return lease.Queue{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	q, err := l.store.Inspect(ctx, full)
+	if err != nil {
+		return lease.Queue{}, storeError(err)
+	}
+	return q, nil
+}
+
+// Names lists the names in use that begin with prefix, for people: holds shorter than a
+// second may be missing. An error ends it.
+func (l *Locker) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for full, err := range l.store.Names(ctx, l.cfg.Prefix+prefix) {
+			if err != nil {
+				yield("", &Error{Op: "list", Err: storeError(err)})
+				return
+			}
+			if !yield(strings.TrimPrefix(full, l.cfg.Prefix), nil) {
+				return
+			}
+		}
+	}
+}
+
+// BreakOptions say which hold is meant.
+type BreakOptions struct {
+	Fence  uint64 // of the hold that is meant; 0: the only one
+	By     string // who breaks it; default: the Locker's owner
+	Reason string // told to the holder
+
+	// Now lets others have the name at once. The holder may then still be at work: its
+	// fence, checked by what the lock protects, is the only thing that stops its writes.
+	Now bool
+}
+
+// Break takes a hold away from its holder and returns it as it was. Nobody is granted
+// the name before the holder has answered or its lease has run out, so that no two work
+// at once, unless Now says otherwise. The holder's context ends with its next renewal.
+// If that hold is not there any more, nothing is done and the error is ErrNotHeld; if
+// another one is there, *HeldError.
+func (l *Locker) Break(ctx context.Context, name string, o BreakOptions) (lease.Entry, error) {
+	e, err := l.breakHold(ctx, name, o)
+	if err != nil {
+		return lease.Entry{}, &Error{Op: "break", Name: name, Err: err}
+	}
+	return e, nil
+}
+
+func (l *Locker) breakHold(ctx context.Context, name string, o BreakOptions) (lease.Entry, error) {
+	if !l.features.Seal && !o.Now {
+		return lease.Entry{}, &kinded{ErrUnsupported, fmt.Errorf("the store cannot keep the name closed until the holder has stopped; Now breaks it without")}
+	}
+	q, err := l.inspect(ctx, name)
+	if err != nil {
+		return lease.Entry{}, err
+	}
+	e, err := meant(q.Holders(), o.Fence)
+	if err != nil {
+		return e, err
+	}
+	full, err := l.full(name)
+	if err != nil {
+		return e, err
+	}
+	var seal lease.Seal
+	if !o.Now {
+		seal = lease.Seal{For: time.Until(e.Expires), Victim: e.ID, By: o.By, Reason: o.Reason}
+		if seal.By == "" {
+			seal.By = l.cfg.Owner.String()
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	st, err := l.store.Leave(ctx, full, e.ID, seal)
+	switch {
+	case err != nil:
+		return e, storeError(err)
+	case st.State == lease.Held || st.Seal.Victim == e.ID:
+		return e, nil
+	case st.Holder != nil:
+		return e, &HeldError{Holder: st.Holder, Left: st.Left}
+	}
+	return e, ErrNotHeld
+}
+
+// meant finds the hold that a fence names.
+func meant(holders []lease.Entry, fence uint64) (lease.Entry, error) {
+	switch {
+	case len(holders) == 0:
+		return lease.Entry{}, ErrNotHeld
+	case holders[0].ID == "":
+		return lease.Entry{}, &kinded{ErrConflict, fmt.Errorf("held by another program (value %q), which cannot be told: delete the key by hand", holders[0].Foreign)}
+	case fence == 0 && len(holders) > 1:
+		return lease.Entry{}, invalid("%d hold it: say which by its fence", len(holders))
+	case fence == 0:
+		return holders[0], nil
+	}
+	for _, e := range holders {
+		if e.Ticket == fence {
+			return e, nil
+		}
+	}
+	return lease.Entry{}, &HeldError{Holder: holders[0].Holder()}
+}
+
+// Resume takes up a hold that another process left, by its [Held.Token]. It renews
+// first and trusts from that send on. A Held elsewhere with this token is not ended by
+// it: two who resume one hold both hold it.
+func (l *Locker) Resume(ctx context.Context, name, token string, o Options) (*Held, error) {
+	held, err := l.resume(ctx, name, token, o)
+	if err != nil {
+		return nil, &Error{Op: "resume", Name: name, Err: err}
+	}
+	return held, nil
+}
+
+func (l *Locker) resume(ctx context.Context, name, text string, o Options) (*Held, error) {
+	full, o, err := l.door(name, o)
+	if err != nil {
+		return nil, err
+	}
+	token, err := lease.ParseToken(text)
+	if err != nil {
+		return nil, &kinded{ErrInvalid, fmt.Errorf("the token: %w", err)}
+	}
+	if err := l.enter(); err != nil {
+		return nil, err
+	}
+	defer l.busy.Done()
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	sent := elapsed.Now()
+	out := l.store.Renew(call, []driver.Ref{{Name: full, Token: token, TTL: o.TTL}})[0]
+	switch {
+	case out.Err != nil:
+		return nil, storeError(out.Err)
+	case out.State != lease.Held:
+		return nil, &LostError{Name: name, Loss: l.lossOf(out.Standing, token.ID)}
+	}
+	terms := lease.Terms{TTL: o.TTL, StopMargin: o.StopMargin, MaxHold: o.MaxHold, Drift: l.cfg.Drift, NoRenew: o.NoRenew}
+	return l.keep(ctx, full, name, token, o, lease.Keep(terms, sent, o.TTL)), nil
+}

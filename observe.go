@@ -1,0 +1,45 @@
+package redlatch
+
+import (
+	"time"
+
+	"github.com/redlatch/redlatch/lease"
+)
+
+// Observer is told what happens to a Locker's locks, for metrics and logs. Each
+// function may be nil. They are called in the goroutine in which it happens, and a
+// slow one delays it: renewals too.
+type Observer struct {
+	Waiting  func(Event) // an acquire begins to wait: Holder, Ahead
+	Waited   func(Event) // it has ended to wait, with the lock or without: Waited, Err
+	Acquired func(Event) // a hold begins: Fence, Waited
+	Renewed  func(Event) // a renewal was acknowledged: Slack is the trust that was left when it was
+	Lost     func(Event) // a hold ended by itself: Held, Err is a *LostError
+	Released func(Event) // an Unlock ended: Held, Err
+}
+
+// Event is one thing that happened. Only the fields named at the Observer's functions
+// are set, and Name always.
+type Event struct {
+	Name   string
+	Fence  uint64
+	Holder *lease.Holder
+	Ahead  int
+	Waited time.Duration
+	Held   time.Duration
+	Slack  time.Duration
+	Err    error
+}
+
+func (o *Observer) waiting(e Event)  { call(o.Waiting, e) }
+func (o *Observer) waited(e Event)   { call(o.Waited, e) }
+func (o *Observer) acquired(e Event) { call(o.Acquired, e) }
+func (o *Observer) renewed(e Event)  { call(o.Renewed, e) }
+func (o *Observer) lost(e Event)     { call(o.Lost, e) }
+func (o *Observer) released(e Event) { call(o.Released, e) }
+
+func call(f func(Event), e Event) {
+	if f != nil {
+		f(e)
+	}
+}
