@@ -78,7 +78,7 @@ func (c *cutter) value(depth int) error {
 	if err != nil {
 		return err
 	}
-	values := 0
+	var values int
 	switch line[0] {
 	case '+', '-', ':', '_', '#', ',', '(':
 		return nil

@@ -24,7 +24,7 @@ func TestTheCutterCutsReplies(t *testing.T) {
 			t.Errorf("cut %.60q, %v; want %.60q", got, err, want)
 		}
 	}
-	if got, err := c.reply(); err != io.EOF {
+	if got, err := c.reply(); !errors.Is(err, io.EOF) {
 		t.Errorf("after the last: %q, %v", got, err)
 	}
 }
@@ -52,7 +52,7 @@ func TestTheCutterCutsRequests(t *testing.T) {
 			t.Errorf("cut %q %q, %v; want %q %q", raw, args, err, want.raw, want.args)
 		}
 	}
-	if raw, _, err := c.request(); err != io.EOF {
+	if raw, _, err := c.request(); !errors.Is(err, io.EOF) {
 		t.Errorf("after the last: %q, %v", raw, err)
 	}
 }
@@ -69,7 +69,7 @@ func TestTheCutterRefusesWhatIsNoRESP(t *testing.T) {
 		}
 	}
 	for _, stream := range []string{"+OK", "$3\r\nab", "*2\r\n:1\r\n", "$", "*1\r\n$3\r\n"} {
-		if got, err := newCutter(strings.NewReader(stream)).reply(); err != io.ErrUnexpectedEOF {
+		if got, err := newCutter(strings.NewReader(stream)).reply(); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%q as a reply gave %q, %v", stream, got, err)
 		}
 	}

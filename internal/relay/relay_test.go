@@ -31,7 +31,7 @@ func dial(t *testing.T, r *relay.Relay) *servertest.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() })
+	t.Cleanup(c.Close)
 	return c
 }
 

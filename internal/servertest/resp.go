@@ -72,7 +72,8 @@ func (c *Conn) Receive(within time.Duration) (any, error) {
 	return reply, nil
 }
 
-func (c *Conn) Close() error { return c.conn.Close() }
+// Close may be called more than once.
+func (c *Conn) Close() { c.conn.Close() }
 
 func (c *Conn) value() (any, error) {
 	line, err := c.r.ReadString('\n')
