@@ -1,0 +1,72 @@
+package redisstore
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/driver"
+	"github.com/redlatch/redlatch/lease"
+)
+
+// fault says what sort of trouble an error is. Redis says it in the first word of its
+// answer; only what a script was denied inside looks like any other error up to Redis
+// 7.0 ("ERR The user executing the script can't run this command"). What is not an
+// answer of the server at all is a network that failed or a time that ran out.
+//
+// Whatever is not known is Unavailable: READONLY, OOM, MISCONF, BUSY, LOADING,
+// NOREPLICAS, MASTERDOWN, CLUSTERDOWN, too many clients. All of them say "not now",
+// and none of them that nothing happened: a script can fail half way, and a client
+// library may report the second of two tries.
+func fault(err error) error {
+	if err == nil {
+		return nil
+	}
+	var known *driver.Fault
+	if errors.As(err, &known) {
+		return err
+	}
+	return &driver.Fault{Kind: kindOf(err), Err: err}
+}
+
+func kindOf(err error) driver.Kind {
+	if errors.Is(err, lease.ErrNewer) {
+		return driver.Misplaced
+	}
+	switch code := serverCode(err); {
+	case code == "NOPERM", code == "NOAUTH", code == "WRONGPASS",
+		strings.HasPrefix(code, "ERR The user executing the script can't"):
+		return driver.Denied
+	case code == "WRONGTYPE":
+		return driver.Misplaced
+	}
+	return driver.Unavailable
+}
+
+// serverCode is the code that a server's error begins with; the whole text, if that
+// is only ERR; "" if the error is not an answer of the server.
+func serverCode(err error) string {
+	var answer redis.Error
+	if !errors.As(err, &answer) {
+		return ""
+	}
+	text := answer.Error()
+	code, _, _ := strings.Cut(text, " ")
+	if code == "ERR" {
+		return text
+	}
+	return code
+}
+
+// otherFormat names what was found under a lock key that is not a string.
+type otherFormat struct {
+	key string
+	err error
+}
+
+func (e *otherFormat) Error() string {
+	return "the key " + lease.Printable(e.key) + " belongs to another lock format: " + e.err.Error()
+}
+
+func (e *otherFormat) Unwrap() error { return e.err }

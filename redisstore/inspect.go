@@ -1,0 +1,106 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redlatch/redlatch/lease"
+)
+
+// Inspect implements [driver.Store]. A waiter's entry has no Expires: a place in this
+// queue lasts for as long as its process can be told. A holder's Joined is its ticket
+// read as a time, which a ticket nearly is; its Granted is that too, unless the lock
+// was handed to it later.
+func (s *Store) Inspect(ctx context.Context, name string) (lease.Queue, error) {
+	fields, err := bound(ctx, func() ([]any, error) { return inspectScript.run(ctx, s.client, s.keys.keys(name, "")) })
+	if err != nil {
+		return lease.Queue{}, fault(s.explain(name, err))
+	}
+	q, err := parseQueue(fields)
+	if err != nil {
+		return lease.Queue{}, fault(err)
+	}
+	return q, nil
+}
+
+func parseQueue(fields []any) (lease.Queue, error) {
+	p := parser{fields: fields}
+	head, ok := p.next().([]any)
+	if !ok {
+		return lease.Queue{}, fmt.Errorf("an answer without its head")
+	}
+	r, err := parseReply(head)
+	if err != nil {
+		return lease.Queue{}, err
+	}
+	places, pairs := p.list(), p.list()
+	q := lease.Queue{Now: r.now, Last: p.number()}
+	if p.err != nil {
+		return lease.Queue{}, p.err
+	}
+	about := make(map[string]string)
+	for pair := range slices.Chunk(pairs, 2) {
+		about[pair[0]] = pair[1]
+	}
+	if r.value != "" {
+		e, err := holderEntry(r, about)
+		if err != nil {
+			return lease.Queue{}, err
+		}
+		q.Claims = append(q.Claims, e)
+	}
+	for pair := range slices.Chunk(places, 2) {
+		if e, ok := waiterEntry(pair[0], pair[1], about[pair[0]]); ok {
+			q.Claims = append(q.Claims, e)
+		}
+	}
+	q.SetSeal(parseSeal(r.sealText, r.sealLeft))
+	return q, nil
+}
+
+func holderEntry(r reply, about map[string]string) (lease.Entry, error) {
+	h, err := parseHolder(r.value)
+	if err != nil {
+		return lease.Entry{}, err
+	}
+	e := lease.Entry{Claim: lease.Claim{ID: h.ID, Owner: h.Owner}, Ticket: h.Ticket, Foreign: h.Foreign}
+	if r.left >= 0 {
+		e.Expires = r.now.Add(r.left)
+		e.TTL = r.left
+	}
+	if h.Foreign != "" {
+		e.Joined, e.Granted = r.now, r.now // since when is not known
+		return e, nil
+	}
+	e.Joined = time.UnixMicro(int64(h.Ticket))
+	e.Granted = e.Joined
+	var ticket uint64
+	var ms int64
+	if n, _ := fmt.Sscanf(about["!since"], "%d %d", &ticket, &ms); n == 2 && ticket == h.Ticket {
+		e.Granted = time.UnixMilli(ms)
+	}
+	return e, nil
+}
+
+// waiterEntry reads what function pack in scripts/prelude.lua writes.
+func waiterEntry(id, score, text string) (lease.Entry, bool) {
+	parts, ok := cutAll(text, 7)
+	if !ok {
+		return lease.Entry{}, false
+	}
+	ticket, err := strconv.ParseFloat(score, 64)
+	ttl, err2 := strconv.ParseInt(parts[1], 10, 64)
+	room, err3 := strconv.Atoi(parts[2])
+	joined, err4 := strconv.ParseInt(parts[3], 10, 64)
+	token, err5 := lease.ParseToken(parts[4] + "0" + parts[6])
+	if err != nil || err2 != nil || err3 != nil || err4 != nil || err5 != nil {
+		return lease.Entry{}, false
+	}
+	return lease.Entry{
+		Claim:  lease.Claim{ID: id, Owner: token.Owner, TTL: time.Duration(ttl) * time.Millisecond, Room: room},
+		Ticket: uint64(ticket), Room: room, Joined: time.UnixMilli(joined),
+	}, true
+}

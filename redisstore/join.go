@@ -1,0 +1,139 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/redlatch/redlatch/driver"
+	"github.com/redlatch/redlatch/internal/elapsed"
+	"github.com/redlatch/redlatch/lease"
+)
+
+// Join implements [driver.Store].
+func (s *Store) Join(ctx context.Context, name string, c lease.Claim) (lease.Standing, error) {
+	if err := s.refuses(c); err != nil {
+		return lease.Standing{}, &driver.Fault{Kind: driver.Refused, Err: err}
+	}
+	k := s.enroll(name, c)
+	st, err := s.ask(ctx, k, c)
+	if err != nil {
+		return lease.Standing{}, fault(err)
+	}
+	return st, nil
+}
+
+func (s *Store) refuses(c lease.Claim) error {
+	switch {
+	case c.Mode != lease.Exclusive:
+		return fmt.Errorf("redisstore has no %v claims yet", c.Mode)
+	case c.TTL < minTTL:
+		return fmt.Errorf("a TTL of %v is below the shortest, %v", c.TTL, minTTL)
+	case c.Fence >= 1<<53:
+		return fmt.Errorf("a proposed fence of %d is not below 2^53", c.Fence)
+	}
+	return nil
+}
+
+// ask sends the join: the first one, one more to see where the claim stands, or the
+// one that confirms a grant.
+//
+// A claim may only be queued while the process is subscribed: else the first hand-over
+// finds nobody, and the place is lost. But most claims never wait, and their processes
+// shall not need a second connection. So without a subscription a claim first asks
+// without waiting; if the lock is taken, the process subscribes, once.
+func (s *Store) ask(ctx context.Context, k *known, c lease.Claim) (lease.Standing, error) {
+	sub := s.inbox.subscription()
+	if sub.id == 0 && !c.NoWait && !s.opts.Poll {
+		first := c
+		first.NoWait = true
+		asked, r, err := s.sendJoin(ctx, k, first, sub)
+		if err != nil {
+			return lease.Standing{}, err
+		}
+		if r.state != "busy" || c.OnSeal == lease.SealFail && r.sealText != "" {
+			return s.heard(ctx, k, c, asked, r, sub)
+		}
+		sub = s.inbox.open(ctx)
+	}
+	asked, r, err := s.sendJoin(ctx, k, c, sub)
+	if err != nil {
+		return lease.Standing{}, err
+	}
+	return s.heard(ctx, k, c, asked, r, sub)
+}
+
+// sendJoin returns the answer and when the call was sent that it dates from.
+func (s *Store) sendJoin(ctx context.Context, k *known, c lease.Claim, sub subscription) (lease.Instant, reply, error) {
+	keys := s.keys.keys(k.name, c.ID)
+	args := []any{
+		c.ID, lease.TokenHead(c.ID), lease.TokenTail(c.Owner), c.TTL.Milliseconds(),
+		flag(!c.NoWait), flag(c.OnSeal == lease.SealFail), c.MaxWaiters, strconv.FormatUint(c.Fence, 10), c.Room,
+		s.inbox.channel, sub.marker,
+	}
+	for {
+		asked := elapsed.Now()
+		got, err := bound(ctx, func() (vote, error) {
+			if c.Vote {
+				return joinScript.runVoting(ctx, s.client, keys, args...)
+			}
+			fields, err := joinScript.run(ctx, s.client, keys, args...)
+			return vote{fields: fields}, err
+		})
+		// A join that failed, or took so long that the client may have sent it twice, may
+		// leave a copy behind that is carried out later, after the claim has left.
+		if err != nil || elapsed.Now().Sub(asked) >= s.once {
+			s.mu.Lock()
+			k.doubt = true
+			s.mu.Unlock()
+		}
+		if err != nil {
+			return 0, reply{}, s.explain(k.name, err)
+		}
+		r, err := parseReply(got.fields)
+		if err != nil {
+			return 0, reply{}, err
+		}
+		r.info = got.info
+		if r.more && r.state != "held" {
+			continue // more dead waiters than one call may skip
+		}
+		return asked, r, nil
+	}
+}
+
+func (s *Store) heard(ctx context.Context, k *known, c lease.Claim, asked lease.Instant, r reply, sub subscription) (lease.Standing, error) {
+	if r.state == "full" {
+		s.forget(k.name, k.id)
+		return lease.Standing{}, lease.ErrQueueFull
+	}
+	st, err := r.standing(k.id, asked)
+	if err != nil {
+		return lease.Standing{}, err
+	}
+	if st.State == lease.Waiting && !r.subscribed {
+		s.inbox.missed(sub)
+	}
+	st = s.learn(k, st, r, sub.id)
+	if c.Vote {
+		st.Node = parseNode(r.info)
+		st.Node.Clock = r.now
+		st.Node.Durable = s.isDurable(ctx, st.Node.ID)
+	}
+	return st, nil
+}
+
+// explain makes a WRONGTYPE at the lock's key readable.
+func (s *Store) explain(name string, err error) error {
+	if serverCode(err) == "WRONGTYPE" {
+		return &otherFormat{key: s.keys.lock(name), err: err}
+	}
+	return err
+}
+
+func flag(on bool) string {
+	if on {
+		return "1"
+	}
+	return "0"
+}

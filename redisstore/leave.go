@@ -1,0 +1,75 @@
+package redisstore
+
+import (
+	"context"
+
+	"github.com/redlatch/redlatch/internal/elapsed"
+	"github.com/redlatch/redlatch/lease"
+)
+
+// Leave implements [driver.Store].
+//
+// It leaves a stone where the claim was not found: its join may be on its way still,
+// and must find that it comes too late. It also does so for a claim that was found, if
+// this Store did not see all its joins answered at once. go-redis sends a call again
+// when the network fails; the first copy can be stuck in a proxy or a socket, and would
+// take the lock for nobody after its claim has long left.
+func (s *Store) Leave(ctx context.Context, name, id string, seal lease.Seal) (lease.Standing, error) {
+	remember := "always" // another process's claim, or one that was left before
+	if k := s.forget(name, id); k != nil && !s.doubts(k) {
+		remember = "absent"
+	}
+	return s.leave(ctx, name, id, "", remember, seal)
+}
+
+func (s *Store) doubts(k *known) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return k.doubt
+}
+
+// giveBack leaves a lock that was handed to a claim which nobody waits for.
+func (s *Store) giveBack(ctx context.Context, name, id, ticket string) {
+	// If this fails the grant runs out by itself.
+	_, _ = s.leave(ctx, name, id, ticket, "no", lease.Seal{})
+}
+
+func (s *Store) leave(ctx context.Context, name, id, ticket, remember string, seal lease.Seal) (lease.Standing, error) {
+	keys := s.keys.keys(name, id)
+	text := ""
+	if seal.Closed() || seal.Victim != "" {
+		text = sealText(seal)
+	}
+	args := []any{
+		id, ticket, remember, lease.Tombstone.Milliseconds(), seal.For.Milliseconds(), text, seal.Victim, flag(s.opts.Foreign),
+	}
+	var answer lease.Standing
+	for call := 0; ; call++ {
+		asked := elapsed.Now()
+		fields, err := bound(ctx, func() ([]any, error) { return leaveScript.run(ctx, s.client, keys, args...) })
+		if err != nil && call > 0 {
+			return answer, nil // it has left; only the dead behind it are still there
+		}
+		if err != nil {
+			return lease.Standing{}, fault(s.explain(name, err))
+		}
+		r, err := parseReply(fields)
+		if err != nil {
+			return lease.Standing{}, fault(err)
+		}
+		if call == 0 {
+			if answer, err = r.standing(id, asked); err != nil {
+				return lease.Standing{}, fault(err)
+			}
+		}
+		if !r.push {
+			s.mu.Lock()
+			s.lookIn(name, pollTime())
+			s.mu.Unlock()
+		}
+		if !r.more {
+			return answer, nil
+		}
+	}
+}

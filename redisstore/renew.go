@@ -1,0 +1,85 @@
+package redisstore
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/redlatch/redlatch/driver"
+	"github.com/redlatch/redlatch/internal/elapsed"
+	"github.com/redlatch/redlatch/lease"
+)
+
+// renewBatch is how many claims go in one pipeline: a call of some milliseconds, behind
+// which other commands of the same connection do not wait for long.
+const renewBatch = 500
+
+// Renew implements [driver.Store].
+func (s *Store) Renew(ctx context.Context, refs []driver.Ref) []driver.Outcome {
+	outcomes := make([]driver.Outcome, 0, len(refs))
+	for len(refs) > 0 {
+		n := min(len(refs), renewBatch)
+		outcomes = append(outcomes, s.renewSome(ctx, refs[:n])...)
+		refs = refs[n:]
+	}
+	return outcomes
+}
+
+func (s *Store) renewSome(ctx context.Context, refs []driver.Ref) []driver.Outcome {
+	calls := make([]call, len(refs))
+	for i, ref := range refs {
+		calls[i] = call{
+			keys: s.keys.keys(ref.Name, ref.Token.ID),
+			args: []any{
+				ref.Token.ID, ref.Token.String(), strconv.FormatUint(ref.Token.Ticket, 10), ref.TTL.Milliseconds(),
+				strconv.FormatUint(ref.Fence, 10),
+			},
+		}
+	}
+	type answers struct {
+		replies [][]any
+		errs    []error
+	}
+	asked := elapsed.Now()
+	got, err := bound(ctx, func() (answers, error) {
+		replies, errs := renewScript.runAll(ctx, s.client, calls)
+		return answers{replies, errs}, nil
+	})
+	outcomes := make([]driver.Outcome, len(refs))
+	for i, ref := range refs {
+		switch {
+		case err != nil:
+			outcomes[i].Err = fault(err)
+		case got.errs[i] != nil:
+			outcomes[i].Err = fault(s.explain(ref.Name, got.errs[i]))
+		default:
+			outcomes[i] = s.renewed(ref, got.replies[i], asked)
+		}
+	}
+	return outcomes
+}
+
+func (s *Store) renewed(ref driver.Ref, fields []any, asked lease.Instant) driver.Outcome {
+	r, err := parseReply(fields)
+	if err != nil {
+		return driver.Outcome{Err: fault(err)}
+	}
+	st, err := r.standing(ref.Token.ID, asked)
+	if err != nil {
+		return driver.Outcome{Err: fault(err)}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	k := s.claims[place{ref.Name, ref.Token.ID}]
+	if k == nil || !k.held || k.ticket != ref.Token.Ticket {
+		return driver.Outcome{Standing: st}
+	}
+	switch st.State {
+	case lease.Held:
+		k.until = max(k.until, asked.Add(st.Lease))
+		s.lookIn(k.name, st.Lease)
+	case lease.Gone:
+		s.strike(k)
+	}
+	return driver.Outcome{Standing: st}
+}

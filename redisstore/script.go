@@ -1,0 +1,121 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A script is sent by its hash. A server that does not know it (it was restarted, or
+// its script cache was flushed) says so before it does anything, and gets the text.
+//
+// There is no shebang line: with one, Redis 7 refuses the whole script when its memory
+// is full, where a release must work.
+type script struct {
+	text, sha string
+}
+
+//go:embed scripts/prelude.lua
+var prelude string
+
+var (
+	//go:embed scripts/join.lua
+	joinText string
+	//go:embed scripts/leave.lua
+	leaveText string
+	//go:embed scripts/renew.lua
+	renewText string
+	//go:embed scripts/inspect.lua
+	inspectText string
+	//go:embed scripts/record.lua
+	recordText string
+
+	joinScript    = newScript(prelude + joinText)
+	leaveScript   = newScript(prelude + leaveText)
+	renewScript   = newScript(prelude + renewText)
+	inspectScript = newScript(prelude + inspectText)
+	recordScript  = newScript(recordText)
+)
+
+func newScript(text string) script {
+	sum := sha1.Sum([]byte(text))
+	return script{text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+func unknownScript(err error) bool { return serverCode(err) == "NOSCRIPT" }
+
+func (s script) run(ctx context.Context, c redis.Scripter, keys []string, args ...any) ([]any, error) {
+	reply, err := c.EvalSha(ctx, s.sha, keys, args...).Slice()
+	if unknownScript(err) {
+		reply, err = c.Eval(ctx, s.text, keys, args...).Slice()
+	}
+	return reply, err
+}
+
+// vote is the answer of a script and of INFO server behind it.
+type vote struct {
+	fields []any
+	info   string
+}
+
+// runVoting runs the script and asks the server who it is, in one pipeline on one
+// connection: between two calls the client could connect to a server that was started
+// anew, and lost what it had.
+func (s script) runVoting(ctx context.Context, c redis.UniversalClient, keys []string, args ...any) (vote, error) {
+	pipe := c.Pipeline()
+	cmd, info := pipe.EvalSha(ctx, s.sha, keys, args...), pipe.Info(ctx, "server")
+	_, _ = pipe.Exec(ctx) // each has its own error
+	fields, err := cmd.Slice()
+	if unknownScript(err) {
+		cmd, info = pipe.Eval(ctx, s.text, keys, args...), pipe.Info(ctx, "server")
+		_, _ = pipe.Exec(ctx)
+		fields, err = cmd.Slice()
+	}
+	if err == nil {
+		err = info.Err()
+	}
+	return vote{fields, info.Val()}, err
+}
+
+// call is one run of a script in a batch.
+type call struct {
+	keys []string
+	args []any
+}
+
+// runAll runs the script for each call in one pipeline. Each call has an answer or an
+// error of its own. The text goes along once, with the first call that needs it: a
+// pipeline is carried out in order on one connection, so the others find it there.
+func (s script) runAll(ctx context.Context, c redis.UniversalClient, calls []call) ([][]any, []error) {
+	replies, errs := make([][]any, len(calls)), make([]error, len(calls))
+	pipe := c.Pipeline()
+	cmds := make([]*redis.Cmd, len(calls))
+	for i, call := range calls {
+		cmds[i] = pipe.EvalSha(ctx, s.sha, call.keys, call.args...)
+	}
+	_, _ = pipe.Exec(ctx) // the first error of the commands, each of which has its own
+	var again []int
+	for i, cmd := range cmds {
+		if replies[i], errs[i] = cmd.Slice(); unknownScript(errs[i]) {
+			again = append(again, i)
+		}
+	}
+	if len(again) == 0 {
+		return replies, errs
+	}
+	for n, i := range again {
+		if n == 0 {
+			cmds[i] = pipe.Eval(ctx, s.text, calls[i].keys, calls[i].args...)
+			continue
+		}
+		cmds[i] = pipe.EvalSha(ctx, s.sha, calls[i].keys, calls[i].args...)
+	}
+	_, _ = pipe.Exec(ctx)
+	for _, i := range again {
+		replies[i], errs[i] = cmds[i].Slice()
+	}
+	return replies, errs
+}
