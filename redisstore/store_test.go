@@ -14,9 +14,37 @@ import (
 	"github.com/redlatch/redlatch/lease"
 )
 
+// serve starts a server. In the end every key on it must have an expiry.
+func serve(t *testing.T, args ...string) *servertest.RedisServer {
+	t.Helper()
+	server := servertest.Redis(t, servertest.RedisConfig{Args: args})
+	t.Cleanup(func() { allExpire(t, server) })
+	return server
+}
+
+func allExpire(t *testing.T, server *servertest.RedisServer) {
+	t.Helper()
+	reply, err := server.Do("EVAL", `local bad = {}
+		for _, k in ipairs(redis.call('KEYS', '*')) do if redis.call('PTTL', k) == -1 then bad[#bad + 1] = k end end
+		return bad`, "0")
+	if err != nil {
+		return // the test has stopped it
+	}
+	for _, key := range reply.([]any) {
+		if key != "lock:endless" { // tests of foreign holders
+			t.Errorf("the key %q has no expiry", key)
+		}
+	}
+}
+
 func newStore(t *testing.T, addr string, o Options) *Store {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: addr})
+	return storeWith(t, &redis.Options{Addr: addr}, o)
+}
+
+func storeWith(t *testing.T, options *redis.Options, o Options) *Store {
+	t.Helper()
+	client := redis.NewClient(options)
 	s, err := New(client, o)
 	if err != nil {
 		t.Fatal(err)
@@ -26,6 +54,15 @@ func newStore(t *testing.T, addr string, o Options) *Store {
 		client.Close()
 	})
 	return s
+}
+
+func mustDo(t *testing.T, server *servertest.RedisServer, args ...string) any {
+	t.Helper()
+	reply, err := server.Do(args...)
+	if err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+	return reply
 }
 
 func claim(ttl time.Duration) lease.Claim {
@@ -68,7 +105,7 @@ func await(t *testing.T, s *Store, name string, c lease.Claim, st lease.Standing
 }
 
 func TestAReleaseHandsTheLockOver(t *testing.T) {
-	server := servertest.Redis(t, servertest.RedisConfig{})
+	server := serve(t)
 	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
 	first, second := claim(30*time.Second), claim(20*time.Second)
 	held := join(t, a, "n", first, lease.Held)

@@ -1,0 +1,339 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/internal/elapsed"
+	"github.com/redlatch/redlatch/internal/relay"
+	"github.com/redlatch/redlatch/lease"
+)
+
+// within fails the test if the claim does not get the lock in that time.
+func within(t *testing.T, d time.Duration, s *Store, name string, c lease.Claim, st lease.Standing) lease.Standing {
+	t.Helper()
+	began := time.Now()
+	got := await(t, s, name, c, st, lease.Held)
+	if took := time.Since(began); took > d {
+		t.Errorf("got the lock after %v, want within %v", took, d)
+	}
+	return got
+}
+
+// stays fails the test if the claim is not waiting any more within that time.
+func stays(t *testing.T, d time.Duration, s *Store, name string, c lease.Claim, rev uint64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	for {
+		st, err := s.Wait(ctx, name, c.ID, rev)
+		if err != nil {
+			return
+		}
+		if st.State != lease.Waiting {
+			t.Fatalf("the claim is %v: %+v", st.State, st)
+		}
+		rev = st.Rev
+	}
+}
+
+func TestAGrantThatWasStuckDoesNotReviveAClaimThatQueuedAgain(t *testing.T) {
+	server := serve(t)
+	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	holder, c := claim(30*time.Second), claim(30*time.Second)
+	join(t, a, "n", holder, lease.Held)
+	first := join(t, b, "n", c, lease.Waiting)
+	// Its place goes, as that of a claim whose grant ran out, and it takes a new one.
+	mustDo(t, server, "DEL", b.keys.keys("n", "")[1], b.keys.keys("n", "")[2])
+	second := join(t, b, "n", c, lease.Waiting)
+	if second.Ticket <= first.Ticket {
+		t.Fatalf("ticket %d after %d", second.Ticket, first.Ticket)
+	}
+	b.deliver(fmt.Sprintf("g\n%s\n%d\n5000\nlock:n", c.ID, first.Ticket), b.inbox.subscription().id)
+	stays(t, 300*time.Millisecond, b, "n", c, second.Rev)
+}
+
+func TestAGrantByAnotherServerThanTheOneThatDatedItIsConfirmed(t *testing.T) {
+	server := serve(t)
+	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	holder, c := claim(30*time.Second), claim(30*time.Second)
+	join(t, a, "n", holder, lease.Held)
+	st := join(t, b, "n", c, lease.Waiting)
+	b.mu.Lock()
+	b.claims[place{"n", c.ID}].w.dated++ // as if the connection had come from elsewhere
+	b.mu.Unlock()
+	released := elapsed.Now()
+	leave(t, a, "n", holder.ID)
+	got := within(t, time.Second, b, "n", c, st)
+	if got.Asked < released || got.Lease != c.TTL {
+		t.Errorf("not confirmed: a lease of %v that dates from %v before the release", got.Lease, released.Sub(got.Asked))
+	}
+}
+
+func TestAJoinThatComesAfterItsOwnLeaveTakesNothing(t *testing.T) {
+	server := serve(t)
+	r := relay.Start(t, server.Addr())
+	s := newStore(t, r.Addr(), Options{})
+	warm := claim(time.Second)
+	join(t, s, "warm", warm, lease.Held)
+
+	c := claim(30 * time.Second)
+	trap := r.Hold(isScript(joinScript))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if st, err := s.Join(ctx, "n", c); err == nil {
+		t.Fatalf("joined: %+v", st)
+	}
+	leave(t, s, "n", c.ID)
+	trap.Release()
+	time.Sleep(100 * time.Millisecond)
+	if v := mustDo(t, server, "GET", "lock:n"); v != nil {
+		t.Errorf("a join that had left holds the lock: %v", v)
+	}
+	join(t, s, "n", c, lease.Left)
+}
+
+// The client library sends the join twice, and the first copy arrives last.
+func TestACopyOfAJoinThatTheClientSentTwiceTakesNothingLater(t *testing.T) {
+	server := serve(t)
+	r := relay.Start(t, server.Addr())
+	s := storeWith(t, &redis.Options{Addr: r.Addr(), ReadTimeout: 100 * time.Millisecond}, Options{})
+	join(t, s, "warm", claim(time.Second), lease.Held)
+
+	c := claim(30 * time.Second)
+	trap := r.Hold(isScript(joinScript))
+	join(t, s, "n", c, lease.Held)
+	if st := leave(t, s, "n", c.ID); st.State != lease.Held {
+		t.Fatalf("left: %+v", st)
+	}
+	trap.Release()
+	time.Sleep(100 * time.Millisecond)
+	if v := mustDo(t, server, "GET", "lock:n"); v != nil {
+		t.Errorf("the copy of a join that had left holds the lock: %v", v)
+	}
+}
+
+func TestALeaveOfAClaimThatWasAnsweredAtOnceLeavesNoStone(t *testing.T) {
+	server := serve(t)
+	s := newStore(t, server.Addr(), Options{})
+	s.once = time.Minute // however slow the machine is
+	c := claim(30 * time.Second)
+	join(t, s, "n", c, lease.Held)
+	leave(t, s, "n", c.ID)
+	if n := mustDo(t, server, "EXISTS", s.keys.keys("n", c.ID)[5]); n != int64(0) {
+		t.Errorf("a stone for a join that nobody can repeat")
+	}
+}
+
+func isScript(s script) relay.Match {
+	return func(args []string) bool { return strings.EqualFold(args[0], "evalsha") && args[1] == s.sha }
+}
+
+func TestALockIsHandedOverUnderFullMemory(t *testing.T) {
+	server := serve(t)
+	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	holder, c := claim(30*time.Second), claim(30*time.Second)
+	join(t, a, "n", holder, lease.Held)
+	st := join(t, b, "n", c, lease.Waiting)
+	mustDo(t, server, "CONFIG", "SET", "maxmemory", "1")
+	leave(t, a, "n", holder.ID)
+	within(t, time.Second, b, "n", c, st)
+	if _, err := a.Join(t.Context(), "other", claim(time.Second)); serverCode(err) != "OOM" {
+		t.Errorf("a join under full memory: %v", err)
+	}
+	// A leave before its join needs to write, and may.
+	leave(t, a, "other", lease.NewID())
+	leave(t, b, "n", c.ID)
+	if v := mustDo(t, server, "GET", "lock:n"); v != nil {
+		t.Errorf("the key has %v", v)
+	}
+}
+
+func TestAWaiterOfADeadProcessIsSkippedThoughAMonitorHearsEverything(t *testing.T) {
+	server := serve(t)
+	monitor := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer monitor.Close()
+	everything := monitor.PSubscribe(t.Context(), "*")
+	defer everything.Close()
+	if _, err := everything.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a, dead, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	holder, c := claim(30*time.Second), claim(30*time.Second)
+	join(t, a, "n", holder, lease.Held)
+	for range 200 { // more than one call skips
+		join(t, dead, "n", claim(30*time.Second), lease.Waiting)
+	}
+	st := join(t, b, "n", c, lease.Waiting)
+	dead.Close()
+	for mustDo(t, server, "PUBSUB", "NUMSUB", dead.inbox.channel).([]any)[1] != int64(0) {
+		time.Sleep(time.Millisecond)
+	}
+	leave(t, a, "n", holder.ID)
+	within(t, time.Second, b, "n", c, st)
+}
+
+// A frozen process keeps its subscription. What it has in the queue costs one grant.
+func TestAFrozenProcessCostsOneGrant(t *testing.T) {
+	server := serve(t)
+	r := relay.Start(t, server.Addr())
+	a, frozen, b := newStore(t, server.Addr(), Options{}), newStore(t, r.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	holder, c := claim(time.Second), claim(30*time.Second)
+	join(t, a, "n", holder, lease.Held)
+	for range 250 {
+		join(t, frozen, "n", claim(time.Second), lease.Waiting) // a grant is not longer than the TTL
+	}
+	st := join(t, b, "n", c, lease.Waiting)
+	r.Freeze(relay.Requests | relay.Replies)
+	leave(t, a, "n", holder.ID)
+	within(t, 2500*time.Millisecond, b, "n", c, st)
+	r.Thaw()
+}
+
+func TestTheGrantsOfALivingProcessDoNotCostItItsPlaces(t *testing.T) {
+	server := serve(t)
+	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	holder := claim(30 * time.Second)
+	join(t, a, "n", holder, lease.Held)
+	var claims []lease.Claim
+	var standings []lease.Standing
+	for range 20 {
+		c := claim(30 * time.Second)
+		claims, standings = append(claims, c), append(standings, join(t, b, "n", c, lease.Waiting))
+	}
+	leave(t, a, "n", holder.ID)
+	for i, c := range claims {
+		if got := within(t, time.Second, b, "n", c, standings[i]); got.Ticket != standings[i].Ticket {
+			t.Errorf("claim %d: ticket %d, was %d", i, got.Ticket, standings[i].Ticket)
+		}
+		leave(t, b, "n", c.ID)
+	}
+}
+
+func TestAGrantThatNobodyWaitsForIsGivenBackAtOnce(t *testing.T) {
+	server := serve(t)
+	a, b, c := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	holder, lost, last := claim(30*time.Second), claim(30*time.Second), claim(30*time.Second)
+	join(t, a, "n", holder, lease.Held)
+	join(t, b, "n", lost, lease.Waiting)
+	st := join(t, c, "n", last, lease.Waiting)
+	b.forget("n", lost.ID) // its leave was lost
+	leave(t, a, "n", holder.ID)
+	within(t, time.Second, c, "n", last, st)
+}
+
+func TestAReleaseThatTheClientRepeatsReleasesOnce(t *testing.T) {
+	server := serve(t)
+	r := relay.Start(t, server.Addr())
+	a, b := newStore(t, r.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	join(t, a, "warm", claim(time.Second), lease.Held)
+	leave(t, a, "warm", lease.NewID())
+	holder, c := claim(30*time.Second), claim(30*time.Second)
+	join(t, a, "n", holder, lease.Held)
+	st := join(t, b, "n", c, lease.Waiting)
+	r.CutReply(isScript(leaveScript))
+	if st := leave(t, a, "n", holder.ID); st.State != lease.Gone {
+		t.Errorf("the repeated release found %v", st.State)
+	}
+	within(t, time.Second, b, "n", c, st)
+	if v := mustDo(t, server, "GET", "lock:n"); !strings.HasPrefix(fmt.Sprint(v), c.ID) {
+		t.Errorf("the key has %v", v)
+	}
+}
+
+func TestForeignClientsGetAGap(t *testing.T) {
+	server := serve(t)
+	o := Options{Foreign: true}
+	a, b := newStore(t, server.Addr(), o), newStore(t, server.Addr(), o)
+	claims := make([]lease.Claim, 40)
+	standings := make([]lease.Standing, 40)
+	for i := range claims {
+		claims[i] = claim(30 * time.Second)
+		s, want := a, lease.Waiting
+		if i%2 == 1 {
+			s = b
+		}
+		if i == 0 {
+			want = lease.Held
+		}
+		standings[i] = join(t, s, "n", claims[i], want)
+	}
+	got := make(chan string)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil {
+			if v, _ := server.Do("SET", "lock:n", "theirs", "NX", "PX", "50"); v == "OK" {
+				got <- "theirs"
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	turns := 0
+	for i := range claims {
+		s := a
+		if i%2 == 1 {
+			s = b
+		}
+		within(t, 2*time.Second, s, "n", claims[i], standings[i])
+		leave(t, s, "n", claims[i].ID)
+		turns++
+		select {
+		case <-got:
+			if turns < 10 {
+				t.Errorf("a gap after %d turns", turns)
+			}
+			return
+		default:
+		}
+	}
+	t.Error("a foreign client never got the lock")
+}
+
+func TestHandOversCostTwoCommandsEach(t *testing.T) {
+	server := serve(t)
+	const stores, each = 5, 40
+	var all []*Store
+	for range stores {
+		s := newStore(t, server.Addr(), Options{})
+		leave(t, s, "warm", lease.NewID())
+		s.inbox.open(t.Context())
+		all = append(all, s)
+	}
+	mustDo(t, server, "CONFIG", "RESETSTAT")
+	done := make(chan time.Duration, stores*each)
+	for i := range stores * each {
+		s := all[i%stores]
+		go func() {
+			began := time.Now()
+			c := claim(30 * time.Second)
+			st, err := s.Join(t.Context(), "n", c)
+			for err == nil && st.State != lease.Held {
+				st, err = s.Wait(t.Context(), "n", c.ID, st.Rev)
+			}
+			if err == nil {
+				_, err = s.Leave(t.Context(), "n", c.ID, lease.Seal{})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			done <- time.Since(began)
+		}()
+	}
+	for range stores * each {
+		<-done
+	}
+	calls := server.CommandStats()["evalsha"]
+	t.Logf("%d commands for %d acquisitions", calls, stores*each)
+	if calls > stores*each*2+stores*each/10+20 {
+		t.Errorf("%d commands for %d acquisitions", calls, stores*each)
+	}
+}
