@@ -56,6 +56,7 @@ type grant struct {
 type line struct {
 	waiting []*known      // by ticket
 	due     lease.Instant // the first one looks then: the holder's lease is over, or it is time to poll
+	polls   bool          // nobody can tell this process anything, and its places last only as long as it looks
 }
 
 // lastNet is how long a claim waits at most before it looks whether it still has its
@@ -271,8 +272,9 @@ func (l *line) rouse() {
 
 // schedule says when the first waiter looks again, after an answer.
 func (s *Store) schedule(name string, st lease.Standing, r reply) {
+	s.lines[name].polls = !r.subscribed
 	switch {
-	case !r.subscribed, !r.push, r.foreign():
+	case !r.push, r.foreign():
 		s.lookIn(name, pollTime())
 	case st.Seal.Closed():
 		s.lookIn(name, st.Seal.For)
@@ -287,6 +289,9 @@ func (s *Store) schedule(name string, st lease.Standing, r reply) {
 // heard of by itself: the server's events for it came 10 to 45 s late.
 func (s *Store) lookIn(name string, d time.Duration) {
 	if l := s.lines[name]; l != nil {
+		if l.polls {
+			d = min(d, pollTime())
+		}
 		l.due = elapsed.Now().Add(d + jitter(2*time.Millisecond, 5*time.Millisecond))
 		l.rouse()
 	}

@@ -26,7 +26,7 @@ func (s *Store) Wait(ctx context.Context, name, id string, rev uint64) (lease.St
 	defer timer.Stop()
 	for {
 		st, due, changed := s.check(k)
-		if st.Rev != rev || st.State == lease.Gone {
+		if st.Rev != rev && st.Rev != 0 {
 			return st, nil
 		}
 		if due <= elapsed.Now() {
@@ -53,14 +53,14 @@ func (s *Store) check(k *known) (lease.Standing, lease.Instant, <-chan struct{})
 
 	w := k.w
 	if k.gone {
-		return lease.Standing{State: lease.Gone}, lease.Never, w.changed
+		return lease.Standing{State: lease.Gone, Rev: w.last.Rev + 1}, lease.Never, w.changed
 	}
 	if k.held {
 		return w.last, lease.Never, w.changed
 	}
 	due := w.look
 	if w.last.Rev == 0 {
-		due = 0 // its join has failed
+		due = 0 // no join of it was answered
 	}
 	if l := s.lines[k.name]; l != nil && l.first() == k {
 		due = min(due, l.due)

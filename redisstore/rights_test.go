@@ -1,0 +1,183 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/driver"
+	"github.com/redlatch/redlatch/internal/servertest"
+	"github.com/redlatch/redlatch/lease"
+)
+
+func as(t *testing.T, server *servertest.RedisServer, user string, rights ...string) *Store {
+	t.Helper()
+	mustDo(t, server, append([]string{"ACL", "SETUSER", user, "reset", "on", ">secret"}, rights...)...)
+	return storeWith(t, &redis.Options{Addr: server.Addr(), Username: user, Password: "secret"}, Options{})
+}
+
+// documented are the rights that the package's documentation names.
+func documented(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("store.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "ACL SETUSER locker reset on >PASSWORD ")
+	list, _, ok := strings.Cut(rest, "//\n")
+	if !ok {
+		t.Fatal("no ACL line in the documentation")
+	}
+	return strings.Fields(strings.ReplaceAll(list, "//", ""))
+}
+
+func TestTheDocumentedRightsAreEnough(t *testing.T) {
+	server := serve(t)
+	rights := documented(t)
+	a, b := as(t, server, "a", rights...), as(t, server, "b", rights...)
+	for _, name := range []string{"n", "{}", "a{b", "a}b", "x{y}z"} {
+		holder, c := claim(30*time.Second), claim(30*time.Second)
+		holder.Vote = true
+		join(t, a, name, holder, lease.Held)
+		st := join(t, b, name, c, lease.Waiting)
+		leave(t, a, name, holder.ID)
+		got := within(t, time.Second, b, name, c, st)
+		out := b.Renew(t.Context(), []driver.Ref{{Name: name, Token: lease.Token{ID: c.ID, Ticket: got.Ticket, Owner: c.Owner}, TTL: c.TTL}})
+		if out[0].Err != nil || out[0].State != lease.Held {
+			t.Errorf("renew: %+v", out[0])
+		}
+		if _, err := a.Inspect(t.Context(), name); err != nil {
+			t.Error(err)
+		}
+		if _, err := b.Leave(t.Context(), name, c.ID, lease.Seal{For: time.Second, Value: "v"}); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, err := range a.Names(t.Context(), "") {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	a.Close()
+	for _, entry := range mustDo(t, server, "ACL", "LOG").([]any) {
+		if fields := entry.([]any); !strings.HasPrefix(fields[7].(string), "config") && !strings.HasPrefix(fields[7].(string), "client") {
+			t.Errorf("denied: %v", fields)
+		}
+	}
+}
+
+func TestWithoutTheRightToPublishALockIsNotLost(t *testing.T) {
+	server := serve(t)
+	mute := as(t, server, "mute", "~*", "+@all", "resetchannels")
+	b := newStore(t, server.Addr(), Options{})
+	holder, c := claim(time.Second), claim(30*time.Second)
+	join(t, mute, "n", holder, lease.Held)
+	st := join(t, b, "n", c, lease.Waiting)
+	leave(t, mute, "n", holder.ID)
+	if v := mustDo(t, server, "GET", "lock:n"); v != nil {
+		t.Errorf("a lock that nobody was told of: %v", v)
+	}
+	if got := within(t, 2*time.Second, b, "n", c, st); got.Ticket != st.Ticket {
+		t.Errorf("ticket %d, was %d", got.Ticket, st.Ticket)
+	}
+}
+
+func TestWithoutChannelsWaitersPoll(t *testing.T) {
+	server := serve(t)
+	a := as(t, server, "mute", "~*", "+@all", "resetchannels")
+	b := as(t, server, "deaf", "~*", "+@all", "resetchannels")
+	holder, c := claim(30*time.Second), claim(30*time.Second)
+	join(t, a, "n", holder, lease.Held)
+	st := join(t, b, "n", c, lease.Waiting)
+	leave(t, a, "n", holder.ID)
+	within(t, time.Second, b, "n", c, st)
+}
+
+func TestKindsOfTrouble(t *testing.T) {
+	server := serve(t)
+	kind := func(err error) driver.Kind {
+		t.Helper()
+		var f *driver.Fault
+		if !errors.As(err, &f) {
+			t.Fatalf("no fault: %v", err)
+		}
+		return f.Kind
+	}
+	ask := func(s *Store) error {
+		t.Helper()
+		_, err := s.Join(t.Context(), "n", claim(time.Second))
+		return err
+	}
+	for name, rights := range map[string][]string{
+		"no scripts":            {"~*", "&*", "+@all", "-eval", "-evalsha"},
+		"no SET inside scripts": {"~*", "&*", "+@all", "-set"},
+		"no such key":           {"~other:*", "&*", "+@all"},
+	} {
+		if err := ask(as(t, server, "u", rights...)); kind(err) != driver.Denied {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	wrong := storeWith(t, &redis.Options{Addr: server.Addr(), Username: "nobody", Password: "x"}, Options{})
+	if err := ask(wrong); kind(err) != driver.Denied {
+		t.Errorf("a wrong password: %v", err)
+	}
+	once := storeWith(t, &redis.Options{Addr: server.Addr(), MaxRetries: -1}, Options{})
+	for name, setting := range map[string][]string{
+		"OOM":        {"maxmemory", "1", "0"},
+		"NOREPLICAS": {"min-replicas-to-write", "1", "0"},
+	} {
+		mustDo(t, server, "CONFIG", "SET", setting[0], setting[1])
+		if err := ask(once); kind(err) != driver.Unavailable || serverCode(err) != name {
+			t.Errorf("%s: %v", name, err)
+		}
+		mustDo(t, server, "CONFIG", "SET", setting[0], setting[2])
+	}
+	mustDo(t, server, "REPLICAOF", "127.0.0.1", "1")
+	if err := ask(once); kind(err) != driver.Unavailable || serverCode(err) != "READONLY" {
+		t.Errorf("READONLY: %v", err)
+	}
+	mustDo(t, server, "REPLICAOF", "NO", "ONE")
+
+	mustDo(t, server, "HSET", "lock:n", "redisson", "1")
+	mustDo(t, server, "PEXPIRE", "lock:n", "60000")
+	if err := ask(once); kind(err) != driver.Misplaced || !strings.Contains(err.Error(), "another lock format") {
+		t.Errorf("a hash: %v", err)
+	}
+	mustDo(t, server, "SET", "lock:n", lease.NewID()+".7.what.ever", "PX", "60000")
+	if err := ask(once); kind(err) != driver.Misplaced || !errors.Is(err, lease.ErrNewer) {
+		t.Errorf("a newer token: %v", err)
+	}
+	mustDo(t, server, "DEL", "lock:n")
+
+	server.Kill()
+	if err := ask(once); kind(err) != driver.Unavailable {
+		t.Errorf("no server: %v", err)
+	}
+	short := claim(time.Millisecond)
+	if _, err := once.Join(t.Context(), "n", short); kind(err) != driver.Refused {
+		t.Errorf("a TTL of 1 ms: %v", err)
+	}
+	shared := claim(time.Second)
+	shared.Mode = lease.Shared
+	if _, err := once.Join(t.Context(), "n", shared); kind(err) != driver.Refused {
+		t.Errorf("a shared claim: %v", err)
+	}
+}
+
+func TestClientsThatAreRefused(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	defer ring.Close()
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer cluster.Close()
+	for _, c := range []redis.UniversalClient{nil, (*redis.Client)(nil), ring, cluster} {
+		if _, err := New(c, Options{}); err == nil {
+			t.Errorf("a %T is accepted", c)
+		}
+	}
+}

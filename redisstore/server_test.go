@@ -1,0 +1,307 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/driver"
+	"github.com/redlatch/redlatch/lease"
+)
+
+func TestScriptsAreSentAgainToAServerThatLostThem(t *testing.T) {
+	server := serve(t)
+	s := newStore(t, server.Addr(), Options{})
+	flush := func() { mustDo(t, server, "SCRIPT", "FLUSH") }
+	c := claim(30 * time.Second)
+	var refs []driver.Ref
+	for _, vote := range []bool{false, true} {
+		flush()
+		c.ID, c.Vote = lease.NewID(), vote
+		name := fmt.Sprint("n", vote)
+		st := join(t, s, name, c, lease.Held)
+		if vote != (st.Node.ID != "") {
+			t.Errorf("vote %v: node %+v", vote, st.Node)
+		}
+		refs = append(refs, driver.Ref{Name: name, Token: lease.Token{ID: c.ID, Ticket: st.Ticket, Owner: c.Owner}, TTL: c.TTL})
+	}
+	flush()
+	for _, out := range s.Renew(t.Context(), refs) {
+		if out.Err != nil || out.State != lease.Held {
+			t.Errorf("renew: %+v", out)
+		}
+	}
+	flush()
+	if _, err := s.Inspect(t.Context(), "ntrue"); err != nil {
+		t.Error(err)
+	}
+	flush()
+	if st := leave(t, s, "ntrue", c.ID); st.State != lease.Held {
+		t.Errorf("left: %+v", st)
+	}
+}
+
+func TestACallToAStoppedServerEndsWithItsContext(t *testing.T) {
+	server := serve(t)
+	s := newStore(t, server.Addr(), Options{})
+	warm := claim(30 * time.Second)
+	st := join(t, s, "warm", warm, lease.Held)
+	bounded := func(what string, f func(ctx context.Context) error) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		err := f(ctx)
+		if took := time.Since(began); took > 150*time.Millisecond || err == nil {
+			t.Errorf("%s: %v after %v", what, err, took)
+		}
+	}
+	c := claim(30 * time.Second)
+	server.Stop()
+	bounded("join", func(ctx context.Context) error { _, err := s.Join(ctx, "n", c); return err })
+	bounded("renew", func(ctx context.Context) error {
+		return s.Renew(ctx, []driver.Ref{{Name: "warm", Token: lease.Token{ID: warm.ID, Ticket: st.Ticket}, TTL: time.Second}})[0].Err
+	})
+	bounded("wait", func(ctx context.Context) error { _, err := s.Wait(ctx, "n", c.ID, 0); return err })
+	bounded("inspect", func(ctx context.Context) error { _, err := s.Inspect(ctx, "n"); return err })
+	bounded("node", func(ctx context.Context) error { _, err := s.Node(ctx); return err })
+	bounded("names", func(ctx context.Context) error {
+		for _, err := range s.Names(ctx, "") {
+			return err
+		}
+		return nil
+	})
+	left := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := s.Leave(ctx, "n", c.ID, lease.Seal{})
+		left <- err
+	}()
+	time.Sleep(50 * time.Millisecond)
+	server.Continue()
+	if err := <-left; err != nil {
+		t.Error(err)
+	}
+	time.Sleep(200 * time.Millisecond)
+	if v := mustDo(t, server, "GET", "lock:n"); v != nil {
+		t.Errorf("the abandoned join holds the lock: %v", v)
+	}
+}
+
+func TestFencesGrowWhenTheCounterIsLost(t *testing.T) {
+	server := serve(t)
+	s := newStore(t, server.Addr(), Options{})
+	last := uint64(0)
+	for i := range 50 {
+		c := claim(30 * time.Second)
+		c.Room = i % 5
+		st := join(t, s, "n", c, lease.Held)
+		if st.Ticket-uint64(st.Room) <= last {
+			t.Fatalf("ticket %d with room for %d after %d", st.Ticket, st.Room, last)
+		}
+		last = st.Ticket
+		leave(t, s, "n", c.ID)
+		if i%10 == 9 {
+			mustDo(t, server, "DEL", s.keys.keys("n", "")[3])
+		}
+	}
+}
+
+func TestFencesGrowWhenTheServersClockIsBehindThem(t *testing.T) {
+	server := serve(t)
+	s := newStore(t, server.Addr(), Options{})
+	ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
+	c := claim(30 * time.Second)
+	c.Fence = ahead
+	if st := join(t, s, "n", c, lease.Held); st.Ticket != ahead {
+		t.Errorf("proposed %d, got %d", ahead, st.Ticket)
+	}
+	token := lease.Token{ID: c.ID, Ticket: ahead, Owner: c.Owner}
+	out := s.Renew(t.Context(), []driver.Ref{{Name: "n", Token: token, TTL: c.TTL, Fence: ahead + 1000}})
+	if out[0].State != lease.Held {
+		t.Fatalf("renew: %+v", out[0])
+	}
+	leave(t, s, "n", c.ID)
+	c = claim(30 * time.Second)
+	c.Room = 10
+	if st := join(t, s, "n", c, lease.Held); st.Ticket != ahead+1001 || st.Room != 0 || st.Prev != ahead+1000 {
+		t.Errorf("after %d: %+v", ahead+1000, st)
+	}
+}
+
+func TestARenewalNeverShortensAndNeverRevives(t *testing.T) {
+	server := serve(t)
+	s := newStore(t, server.Addr(), Options{})
+	c := claim(time.Minute)
+	st := join(t, s, "n", c, lease.Held)
+	ref := driver.Ref{Name: "n", Token: lease.Token{ID: c.ID, Ticket: st.Ticket, Owner: c.Owner}, TTL: time.Second}
+	if out := s.Renew(t.Context(), []driver.Ref{ref}); out[0].Lease < 59*time.Second {
+		t.Errorf("shortened: %+v", out[0])
+	}
+	short := c
+	short.TTL = time.Second
+	if st := join(t, s, "n", short, lease.Held); st.Lease < 59*time.Second {
+		t.Errorf("shortened by a join: %+v", st)
+	}
+	stale := ref
+	stale.Token.Ticket--
+	if out := s.Renew(t.Context(), []driver.Ref{stale}); out[0].State != lease.Gone {
+		t.Errorf("another ticket: %+v", out[0])
+	}
+	mustDo(t, server, "DEL", "lock:n")
+	if out := s.Renew(t.Context(), []driver.Ref{ref}); out[0].State != lease.Gone {
+		t.Errorf("revived: %+v", out[0])
+	}
+	if v := mustDo(t, server, "GET", "lock:n"); v != nil {
+		t.Errorf("revived: %v", v)
+	}
+}
+
+func TestForeignHolders(t *testing.T) {
+	server := serve(t)
+	s := newStore(t, server.Addr(), Options{})
+	mustDo(t, server, "SET", "lock:endless", "\x00theirs")
+	c := claim(30 * time.Second)
+	st := join(t, s, "endless", c, lease.Waiting)
+	if st.Holder == nil || st.Holder.Foreign != "\x00theirs" || st.Left != 0 {
+		t.Errorf("holder %+v, left %v", st.Holder, st.Left)
+	}
+	q, err := s.Inspect(t.Context(), "endless")
+	if err != nil || len(q.Claims) != 2 || q.Claims[0].Foreign != "\x00theirs" || !q.Claims[0].Held() || !q.Claims[0].Expires.IsZero() {
+		t.Errorf("inspect: %+v, %v", q, err)
+	}
+	if st := leave(t, s, "endless", lease.NewID()); st.Holder == nil {
+		t.Errorf("left: %+v", st)
+	}
+	go func() {
+		time.Sleep(100 * time.Millisecond)
+		server.Do("DEL", "lock:endless") // they tell nobody
+	}()
+	within(t, time.Second, s, "endless", c, st)
+	if v, _ := server.Do("SET", "lock:endless", "x", "NX"); v != nil {
+		t.Errorf("a foreign client got a lock that is held: %v", v)
+	}
+}
+
+func TestASealTellsEverybodyAndClosesTheName(t *testing.T) {
+	server := serve(t)
+	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	holder, c := claim(30*time.Second), claim(30*time.Second)
+	join(t, a, "n", holder, lease.Held)
+	st := join(t, b, "n", c, lease.Waiting)
+	seal := lease.Seal{For: 700 * time.Millisecond, Value: "done\n\x00%"}
+	if _, err := a.Leave(t.Context(), "n", holder.ID, seal); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	told, err := b.Wait(t.Context(), "n", c.ID, st.Rev)
+	if err != nil || told.State != lease.Waiting || told.Seal.Value != seal.Value || time.Since(began) > 500*time.Millisecond {
+		t.Errorf("told after %v: %+v, %v", time.Since(began), told, err)
+	}
+	late := claim(time.Second)
+	late.OnSeal = lease.SealFail
+	if st := join(t, a, "n", late, lease.Busy); st.Seal.Value != seal.Value {
+		t.Errorf("sealed: %+v", st)
+	}
+	within(t, 1500*time.Millisecond, b, "n", c, told)
+	if took := time.Since(began); took < 600*time.Millisecond {
+		t.Errorf("granted after %v, sealed for %v", took, seal.For)
+	}
+}
+
+func TestABreakKeepsTheNameClosedUntilTheVictimAnswers(t *testing.T) {
+	server := serve(t)
+	a, b, op := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	victim, c := claim(30*time.Second), claim(30*time.Second)
+	held := join(t, a, "n", victim, lease.Held)
+	st := join(t, b, "n", c, lease.Waiting)
+	seal := lease.Seal{Victim: victim.ID, By: "ops@desk", Reason: "stuck"}
+	if st, err := op.Leave(t.Context(), "n", victim.ID, seal); err != nil || st.State != lease.Held {
+		t.Fatalf("break: %+v, %v", st, err)
+	}
+	stays(t, 200*time.Millisecond, b, "n", c, st.Rev)
+	out := a.Renew(t.Context(), []driver.Ref{{Name: "n", Token: lease.Token{ID: victim.ID, Ticket: held.Ticket, Owner: victim.Owner}, TTL: time.Minute}})
+	if o := out[0]; o.Err != nil || o.State != lease.Gone || o.Seal.Victim != victim.ID || o.Seal.By != seal.By || o.Seal.Reason != seal.Reason ||
+		o.Seal.For < 25*time.Second || o.Seal.For > 30*time.Second {
+		t.Errorf("the victim renews: %+v", o)
+	}
+	// The same break again is no answer of the victim.
+	if _, err := op.Leave(t.Context(), "n", victim.ID, seal); err != nil {
+		t.Fatal(err)
+	}
+	stays(t, 200*time.Millisecond, b, "n", c, st.Rev)
+	leave(t, a, "n", victim.ID)
+	within(t, time.Second, b, "n", c, st)
+}
+
+func TestNamesListsWhatIsHeldAndAwaited(t *testing.T) {
+	server := serve(t)
+	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	held := []string{"a/1", "a/2", "b/1"}
+	ids := make(map[string]string)
+	for _, name := range held {
+		c := claim(30 * time.Second)
+		ids[name] = c.ID
+		join(t, a, name, c, lease.Held)
+	}
+	join(t, b, "a/1", claim(30*time.Second), lease.Waiting)
+	list := func(prefix string) (names []string) {
+		for name, err := range b.Names(t.Context(), prefix) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, name)
+		}
+		return names
+	}
+	until := func(prefix string, want ...string) {
+		t.Helper()
+		deadline := time.Now().Add(2 * time.Second)
+		for !slices.Equal(list(prefix), want) {
+			if time.Now().After(deadline) {
+				t.Fatalf("names %q, want %q", list(prefix), want)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	until("", held...)
+	until("a/", "a/1", "a/2")
+	leave(t, a, "a/2", ids["a/2"])
+	until("", "a/1", "b/1")
+	mustDo(t, server, "FLUSHALL")
+	until("")
+}
+
+func TestTwoDatabasesDoNotMix(t *testing.T) {
+	server := serve(t)
+	one := storeWith(t, &redis.Options{Addr: server.Addr(), DB: 1}, Options{})
+	two := storeWith(t, &redis.Options{Addr: server.Addr(), DB: 2}, Options{})
+	wait1, wait2 := claim(30*time.Second), claim(30*time.Second)
+	holder := claim(30 * time.Second)
+	join(t, one, "n", holder, lease.Held)
+	join(t, two, "n", claim(30*time.Second), lease.Held)
+	st1, st2 := join(t, one, "n", wait1, lease.Waiting), join(t, two, "n", wait2, lease.Waiting)
+	leave(t, one, "n", holder.ID)
+	within(t, time.Second, one, "n", wait1, st1)
+	stays(t, 200*time.Millisecond, two, "n", wait2, st2.Rev)
+}
+
+func TestTheTokenIsTheKeysValue(t *testing.T) {
+	server := serve(t)
+	s := newStore(t, server.Addr(), Options{NoPrefix: true})
+	c := claim(30 * time.Second)
+	c.Owner.Note = "spaces, %, \n and é"
+	st := join(t, s, "n", c, lease.Held)
+	want := lease.Token{ID: c.ID, Ticket: st.Ticket, Owner: c.Owner}.String()
+	if v := mustDo(t, server, "GET", "n"); v != want || strings.ContainsAny(want, " \n") {
+		t.Errorf("%q, want %q", v, want)
+	}
+}
