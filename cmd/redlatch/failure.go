@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/cmd/redlatch/internal/child"
+	"github.com/redlatch/redlatch/lease"
+)
+
+// The program's own exit codes. They stand apart from what commands usually use: the
+// first are sysexits.h's, 124 is timeout's, 126 to 128+n the shell's.
+const (
+	codeUsage       = 64
+	codeUnavailable = 69
+	codeInternal    = 70
+	codeHeld        = 75
+	codeDenied      = 77
+	codeLost        = 79
+	codeMaxRuntime  = 124
+)
+
+// failure is why the program did not do what it was asked for.
+type failure struct {
+	code int
+	kind string // stable, for programs: usage, held, wait_timeout, lost, unavailable, denied, conflict, not_found, internal
+	msg  string // what happened
+	next string // what to do about it
+	told bool   // it has been said already
+}
+
+func (f *failure) Error() string { return f.msg }
+
+// errorJSON is a failure for programs.
+type errorJSON struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+func (f *failure) json() errorJSON { return errorJSON{f.kind, f.msg, f.next} }
+
+func usage(format string, args ...any) *failure {
+	return &failure{code: codeUsage, kind: "usage", msg: fmt.Sprintf(format, args...)}
+}
+
+// explain gives an error its exit code. "Held by somebody" and "the store did not
+// answer" are different answers, to scripts too.
+func explain(err error) *failure {
+	var known *failure
+	if errors.As(err, &known) {
+		return known
+	}
+	text := err.Error()
+	var ours *redlatch.Error
+	if errors.As(err, &ours) {
+		text = ours.Err.Error() // who called us knows what was tried, and on which lock
+	}
+	var cannot *child.CannotRunError
+	f := &failure{code: codeInternal, kind: "internal", msg: text}
+	switch {
+	case errors.As(err, &cannot):
+		f.code, f.kind = cannot.Code, "not_found"
+	case errors.Is(err, redlatch.ErrInvalid), errors.Is(err, redlatch.ErrUnsupported):
+		f.code, f.kind = codeUsage, "usage"
+	case errors.Is(err, redlatch.ErrConflict):
+		f.code, f.kind = codeUsage, "conflict"
+		f.next = "give another name, or another prefix in the store's URL (?prefix=)"
+	case errors.Is(err, redlatch.ErrDenied):
+		f.code, f.kind = codeDenied, "denied"
+		f.next = "check the user and the password in the store's URL, and what that user may do there"
+	case errors.Is(err, redlatch.ErrHeld), errors.Is(err, redlatch.ErrSealed), errors.Is(err, redlatch.ErrQueueFull):
+		f.code, f.kind = codeHeld, "held"
+	case errors.Is(err, redlatch.ErrLost):
+		f.code, f.kind = codeLost, "lost"
+	case errors.Is(err, redlatch.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		f.code, f.kind = codeUnavailable, "unavailable"
+	}
+	return f
+}
+
+// checkName is lease's, told as a usage failure.
+func checkName(name string) error {
+	if err := lease.CheckName(name); err != nil {
+		return usage("%v", err)
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/cmd/redlatch/internal/storeurl"
+	"github.com/redlatch/redlatch/driver"
+	"github.com/redlatch/redlatch/redisstore"
+)
+
+// urlVariable says where the locks are kept if --store does not.
+const urlVariable = "REDLATCH_URL"
+
+// opened is the store of one command.
+type opened struct {
+	driver.Store
+
+	name    string        // its URL without the password, for messages
+	ttl     time.Duration // what the URL says, or 0
+	hidden  []string      // variables that the command must not see
+	onClose func()
+}
+
+// close is the end of the program's use of the store: there is nobody to tell what
+// could still go wrong.
+func (o *opened) close() {
+	_ = o.Store.Close()
+	if o.onClose != nil {
+		o.onClose()
+	}
+}
+
+// open opens the store that --store or REDLATCH_URL names, or the files on this host.
+func (a *app) open() (*opened, error) {
+	raw, hidden, err := a.configured()
+	if err != nil {
+		return nil, err
+	}
+	if raw == "" {
+		return a.openLocal()
+	}
+	u, err := storeurl.Parse(raw)
+	if err != nil {
+		return nil, usage("the store's URL: %v", err)
+	}
+	if u.Inline() && a.storeFlag == raw {
+		a.info("the password in --store can be seen by everybody on this host; put the URL into %s, or the password into a file (?password_file=)", urlVariable)
+	}
+	if u.PasswordEnv() != "" {
+		hidden = append(hidden, u.PasswordEnv())
+	}
+	o, err := a.openURL(u)
+	if err != nil {
+		return nil, err
+	}
+	o.name, o.ttl, o.hidden = u.Redacted(), u.TTL, append(hidden, urlVariable)
+	return o, nil
+}
+
+// configured is the URL that is asked for, "" if none is, and the variable it is in.
+func (a *app) configured() (raw string, hidden []string, err error) {
+	if name, ok := strings.CutPrefix(a.storeFlag, "env:"); ok {
+		raw = os.Getenv(name)
+		if raw == "" {
+			return "", nil, usage("--store env:%s: that variable is not set", name)
+		}
+		return raw, []string{name}, nil
+	}
+	if a.storeFlag != "" {
+		return a.storeFlag, nil, nil
+	}
+	return os.Getenv(urlVariable), nil, nil
+}
+
+func (a *app) openURL(u storeurl.URL) (*opened, error) {
+	switch u.Kind {
+	case storeurl.Mem:
+		store, err := openMem()
+		if err != nil {
+			return nil, unavailable("%s: %v", u.Redacted(), err)
+		}
+		return &opened{Store: store}, nil
+	case storeurl.File:
+		store, err := openFiles(u.Dir)
+		if err != nil {
+			return nil, unavailable("%s: %v", u.Redacted(), err)
+		}
+		return &opened{Store: store}, nil
+	}
+	return a.openRedis(u)
+}
+
+// openLocal is for a machine on which nobody has set up anything. It says what that
+// is worth, always: nobody shall believe that it excludes other hosts.
+func (a *app) openLocal() (*opened, error) {
+	dir, err := localDir()
+	if err != nil {
+		return nil, unavailable("no store is configured, and local files cannot be used: %v", err)
+	}
+	store, err := openFiles(dir)
+	if err != nil {
+		return nil, unavailable("no store is configured, and local files cannot be used: %s: %v", dir, err)
+	}
+	a.warn("no store configured - using local files in %s; this excludes jobs on THIS HOST only (use --store or %s)", dir, urlVariable)
+	if os.Getenv("REDIS_URL") != "" {
+		// Taking it unasked would put locks into a cache that may evict them.
+		a.info("hint: REDIS_URL is set; use --store env:REDIS_URL if the locks belong there")
+	}
+	return &opened{Store: store, name: "file:" + dir, hidden: []string{urlVariable}}, nil
+}
+
+func unavailable(format string, args ...any) *failure {
+	return &failure{code: codeUnavailable, kind: "unavailable", msg: fmt.Sprintf(format, args...)}
+}
+
+func (a *app) openRedis(u storeurl.URL) (*opened, error) {
+	password, err := u.Password()
+	if err != nil {
+		return nil, usage("the store's URL: %v", err)
+	}
+	a.hide(password)
+	config, err := tlsConfig(u)
+	if err != nil {
+		return nil, usage("the store's URL: %v", err)
+	}
+	client := redisClient(u, password, config)
+	store, err := redisstore.New(client, redisOptions(u))
+	if err != nil {
+		_ = client.Close()
+		return nil, usage("%s: %v", u.Redacted(), err)
+	}
+	return &opened{Store: store, onClose: func() { _ = client.Close() }}, nil
+}
+
+func tlsConfig(u storeurl.URL) (*tls.Config, error) {
+	if !u.TLS {
+		return nil, nil
+	}
+	host, _, _ := strings.Cut(strings.TrimPrefix(u.Addr, "["), "]")
+	if !strings.HasPrefix(u.Addr, "[") {
+		host, _, _ = strings.Cut(u.Addr, ":")
+	}
+	config := &tls.Config{ServerName: host, InsecureSkipVerify: u.SkipVerify, MinVersion: tls.VersionTLS12}
+	if u.CA != "" {
+		pem, err := os.ReadFile(u.CA)
+		if err != nil {
+			return nil, fmt.Errorf("tls_ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("tls_ca: there is no certificate in %s", u.CA)
+		}
+	}
+	if u.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(u.Cert, u.Key)
+		if err != nil {
+			return nil, fmt.Errorf("tls_cert, tls_key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
