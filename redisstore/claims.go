@@ -21,6 +21,7 @@ type known struct {
 
 	held   bool
 	ticket uint64
+	room   int
 	until  lease.Instant // held: the lease is over then at the latest
 	doubt  bool          // a copy of a join may still be on its way
 	gone   bool          // not known any more
@@ -125,14 +126,17 @@ func (s *Store) learn(k *known, st lease.Standing, r reply, subscription uint64)
 	if w != nil && st.Asked < w.last.Asked {
 		return st // a later call was answered before
 	}
+	if st.Ticket == k.ticket {
+		st.Room = k.room // the server does not keep it
+	}
 	switch st.State {
 	case lease.Held:
-		k.held, k.ticket, k.until = true, st.Ticket, st.Asked.Add(st.Lease)
+		k.held, k.ticket, k.room, k.until = true, st.Ticket, st.Room, st.Asked.Add(st.Lease)
 		s.unqueue(k)
 		s.lookIn(k.name, st.Lease)
 	case lease.Waiting:
 		again := k.ticket != 0 && k.ticket != st.Ticket
-		k.held, k.ticket = false, st.Ticket
+		k.held, k.ticket, k.room = false, st.Ticket, st.Room
 		s.queue(k)
 		s.schedule(k.name, st, r)
 		w.dated, w.look = 0, elapsed.Now().Add(jitter(lastNet, lastNet/4))

@@ -41,6 +41,8 @@ type inbox struct {
 	settled chan struct{} // closed when the loop has subscribed, or failed to, for the first time
 	pubsub  *redis.PubSub
 	dropped time.Time // when missed last ended a subscription
+
+	idle time.Duration // without a waiter for that long there is no subscription
 }
 
 // subscription is one connection that messages come on. The zero value is none.
@@ -52,7 +54,6 @@ type subscription struct {
 const (
 	pingEvery   = time.Second
 	silent      = 2 * time.Second // nothing heard for that long: dead
-	idleFor     = time.Minute     // no waiter for that long: no subscription
 	deniedPause = 30 * time.Second
 )
 
@@ -65,6 +66,7 @@ var (
 func (in *inbox) init(s *Store) {
 	in.s = s
 	in.channel = s.keys.channel(s.process)
+	in.idle = time.Minute
 }
 
 // subscription returns the one that is up.
@@ -188,7 +190,7 @@ func (in *inbox) listen(ctx context.Context) error {
 			if acks == 2 {
 				if in.s.waitersNow() > 0 {
 					idle = now
-				} else if now.Sub(idle) > idleFor {
+				} else if now.Sub(idle) > in.idle {
 					return errIdle
 				}
 			}

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -17,6 +18,9 @@ func (s *Store) Join(ctx context.Context, name string, c lease.Claim) (lease.Sta
 	}
 	k := s.enroll(name, c)
 	st, err := s.ask(ctx, k, c)
+	if errors.Is(err, lease.ErrQueueFull) {
+		return lease.Standing{}, err
+	}
 	if err != nil {
 		return lease.Standing{}, fault(err)
 	}

@@ -71,6 +71,12 @@ func (s *Store) renewed(ref driver.Ref, fields []any, asked lease.Instant) drive
 	defer s.mu.Unlock()
 
 	k := s.claims[place{ref.Name, ref.Token.ID}]
+	if k == nil && st.State == lease.Held {
+		// Another process's hold that goes on here. Its joins are not known to this one.
+		k = &known{name: ref.Name, id: ref.Token.ID, held: true, ticket: ref.Token.Ticket, doubt: true}
+		s.claims[place{k.name, k.id}] = k
+		s.index.add(k.name)
+	}
 	if k == nil || !k.held || k.ticket != ref.Token.Ticket {
 		return driver.Outcome{Standing: st}
 	}

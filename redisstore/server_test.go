@@ -305,3 +305,88 @@ func TestTheTokenIsTheKeysValue(t *testing.T) {
 		t.Errorf("%q, want %q", v, want)
 	}
 }
+
+func TestANodeIsOneRunOfAServer(t *testing.T) {
+	server := serve(t, "--appendonly", "yes", "--appendfsync", "always")
+	s := newStore(t, server.Addr(), Options{})
+	first, err := s.Node(t.Context())
+	if err != nil || first.ID == "" || !first.Durable || time.Since(first.Clock).Abs() > time.Second || first.Uptime > time.Minute {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	server.Restart("--appendfsync", "everysec")
+	second, err := s.Node(t.Context())
+	if err != nil || second.ID == first.ID || second.Durable {
+		t.Errorf("%+v after %+v, %v", second, first, err)
+	}
+}
+
+func TestTheSameJoinAgainIsTheSameClaim(t *testing.T) {
+	server := serve(t)
+	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	c, d := claim(30*time.Second), claim(30*time.Second)
+	c.Room, d.Room = 7, 8
+	st := join(t, a, "n", c, lease.Held)
+	if again := join(t, a, "n", c, lease.Held); again.Ticket != st.Ticket || again.Room != 7 {
+		t.Errorf("held %+v, again %+v", st, again)
+	}
+	waiting := join(t, b, "n", d, lease.Waiting)
+	if again := join(t, b, "n", d, lease.Waiting); again.Ticket != waiting.Ticket || again.Room != 8 || again.Ahead != 1 {
+		t.Errorf("waiting %+v, again %+v", waiting, again)
+	}
+	leave(t, a, "n", c.ID)
+	if got := within(t, time.Second, b, "n", d, waiting); got.Room != 8 {
+		t.Errorf("granted with room for %d", got.Room)
+	}
+	if again := join(t, b, "n", d, lease.Held); again.Lease != d.TTL || again.Ticket != waiting.Ticket {
+		t.Errorf("confirmed: %+v", again)
+	}
+}
+
+func TestWhoIsInTheWayIsNamedWhileAPollerIsOnItsWay(t *testing.T) {
+	server := serve(t)
+	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{Poll: true})
+	c, d, e := claim(30*time.Second), claim(30*time.Second), claim(30*time.Second)
+	e.NoWait = true
+	join(t, a, "n", c, lease.Held)
+	join(t, b, "n", d, lease.Waiting)
+	leave(t, a, "n", c.ID)
+	if st := join(t, a, "n", e, lease.Busy); st.Holder == nil || st.Holder.ID != d.ID {
+		t.Errorf("in the way: %+v", st.Holder)
+	}
+}
+
+func TestMoreWaitersThanAllowed(t *testing.T) {
+	server := serve(t)
+	s := newStore(t, server.Addr(), Options{})
+	join(t, s, "n", claim(30*time.Second), lease.Held)
+	for i := range 3 {
+		c := claim(30 * time.Second)
+		c.MaxWaiters = 2
+		_, err := s.Join(t.Context(), "n", c)
+		if full := err == lease.ErrQueueFull; full != (i == 2) {
+			t.Errorf("waiter %d: %v", i, err)
+		}
+	}
+}
+
+func TestAHoldThatGoesOnHereIsListed(t *testing.T) {
+	server := serve(t)
+	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	c := claim(30 * time.Second)
+	st := join(t, a, "n", c, lease.Held)
+	a.Close()
+	b.Renew(t.Context(), []driver.Ref{{Name: "n", Token: lease.Token{ID: c.ID, Ticket: st.Ticket, Owner: c.Owner}, TTL: time.Minute}})
+	mustDo(t, server, "DEL", a.keys.record(a.process))
+	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		var names []string
+		for name := range a.Names(t.Context(), "") {
+			names = append(names, name)
+		}
+		if slices.Equal(names, []string{"n"}) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("names %q", names)
+		}
+	}
+}

@@ -201,3 +201,47 @@ func TestPollersKeepTheirOrderAndTheirDeadFallOut(t *testing.T) {
 		t.Error("a Store that polls says that it pushes")
 	}
 }
+
+func TestASubscriptionEndsWhenNobodyHasWaitedForAWhile(t *testing.T) {
+	server := serve(t)
+	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	b.inbox.idle = 100 * time.Millisecond
+	for range 2 {
+		holder, c := claim(30*time.Second), claim(30*time.Second)
+		join(t, a, "n", holder, lease.Held)
+		st := join(t, b, "n", c, lease.Waiting)
+		leave(t, a, "n", holder.ID)
+		within(t, time.Second, b, "n", c, st)
+		leave(t, b, "n", c.ID)
+		for deadline := time.Now().Add(4 * time.Second); b.inbox.subscription().id != 0; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("still subscribed")
+			}
+		}
+		if channels := mustDo(t, server, "PUBSUB", "CHANNELS").([]any); len(channels) != 0 {
+			t.Errorf("subscribed: %v", channels)
+		}
+	}
+}
+
+// The subscription's connection is to a server that the commands do not go to any more,
+// as after a fail-over that it did not notice.
+func TestASubscriptionOnAnotherServerIsMadeAnew(t *testing.T) {
+	server := serve(t)
+	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	b.inbox.open(t.Context())
+	before := b.inbox.subscription()
+	b.inbox.mu.Lock()
+	b.inbox.now.marker += "elsewhere" // the server that answers does not know it
+	b.inbox.mu.Unlock()
+	holder, c := claim(30*time.Second), claim(30*time.Second)
+	join(t, a, "n", holder, lease.Held)
+	st := join(t, b, "n", c, lease.Waiting)
+	for deadline := time.Now().Add(3 * time.Second); b.inbox.subscription().id <= before.id; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("still the same subscription")
+		}
+	}
+	leave(t, a, "n", holder.ID)
+	within(t, time.Second, b, "n", c, st)
+}

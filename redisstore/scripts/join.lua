@@ -70,7 +70,9 @@ if ticket then
   if e then room, joined = e.room, e.joined end
 else
   if more == 1 then return answer('again') end -- the dead are still being skipped
-  if not wait or seal_fail and seal then return answer('busy', { ahead = waiting + held }) end
+  if not wait or seal_fail and seal then
+    return answer('busy', { ahead = waiting + held, holder = next_in_line() })
+  end
   if most > 0 and waiting >= most then return answer('full', { ahead = waiting + held }) end
   ticket, prev = digits(draw()), digits(highest)
   redis.call('ZADD', queue, ticket, id)

@@ -139,6 +139,14 @@ local function give(id, ticket, e)
   return 'given'
 end
 
+-- ahead reports whether the time in that field is to come. One further ahead than it
+-- was ever set means that the server's clock was put back, and does not count: else the
+-- name would be closed for that long.
+local function ahead(field, most)
+  local left = tonumber(redis.call('HGET', about, field) or '0') - now_ms
+  return left > 0 and left <= most
+end
+
 -- promote gives the free lock to the first waiter that lives. The caller has seen
 -- that it is free. It returns why it ended: 'none' is queued any more; it is the
 -- turn of the caller itself ('mine', with ticket and entry, taken out of the queue);
@@ -146,8 +154,7 @@ end
 -- 'reserved' (the first one polls and will come), 'refused', 'more'.
 local function promote(me)
   if seal then return 'sealed' end
-  local gap = redis.call('HGET', about, '!gap')
-  if gap and tonumber(gap) > now_ms then return 'gap' end
+  if ahead('!gap', GAP) then return 'gap' end
   for _ = 1, SKIPS do
     local first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
     local id, ticket = first[1], first[2]
@@ -159,8 +166,7 @@ local function promote(me)
       return 'mine', ticket, e
     end
     if e and e.mode == 'p' then
-      local until_ms = redis.call('HGET', about, '!poll ' .. e.channel)
-      if until_ms and tonumber(until_ms) > now_ms then return 'reserved' end
+      if ahead('!poll ' .. e.channel, POLLS) then return 'reserved' end
       remove(id)
     elseif not e or subscribers(e.channel) == 0 then
       remove(id)
@@ -186,8 +192,15 @@ local function tell(message)
   end
 end
 
--- answer is what every move answers; a field that does not apply is empty. f.holder
--- is who has the name, f.lease how long the claim's own lease lasts.
+-- next_in_line is the token of the first waiter, where nothing but its coming is missing.
+local function next_in_line()
+  local first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
+  local e = first[1] and not seal and entry(first[1])
+  return e and e.head .. digits(tonumber(first[2])) .. e.tail or nil
+end
+
+-- answer is what every move answers; a field that does not apply is empty. f.lease is
+-- how long the claim's own lease lasts, f.holder who is in the way if the lock is free.
 local function answer(state, f)
   f = f or {}
   local left, seal_ms = 0, 0
@@ -195,6 +208,6 @@ local function answer(state, f)
   if seal then seal_ms = redis.call('PTTL', sealed) end
   return {
     state, f.ticket or '0', f.room or '0', f.prev or '0', f.ahead or 0, f.lease or 0,
-    value or '', left, seal or '', seal_ms, f.here or 0, more, push, digits(now),
+    value or f.holder or '', left, seal or '', seal_ms, f.here or 0, more, push, digits(now),
   }
 end
