@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redlatch/redlatch/driver"
 	"github.com/redlatch/redlatch/internal/elapsed"
 	"github.com/redlatch/redlatch/internal/relay"
 	"github.com/redlatch/redlatch/lease"
@@ -214,6 +215,44 @@ func TestTheGrantsOfALivingProcessDoNotCostItItsPlaces(t *testing.T) {
 			t.Errorf("claim %d: ticket %d, was %d", i, got.Ticket, standings[i].Ticket)
 		}
 		leave(t, b, "n", c.ID)
+	}
+}
+
+// A grant that was released, renewed or confirmed has shown that its process lives,
+// however it ends then.
+func TestAProcessThatAnsweredKeepsItsOtherPlaces(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, s *Store, c lease.Claim, st lease.Standing){
+		"released with a seal": func(t *testing.T, s *Store, c lease.Claim, st lease.Standing) {
+			if _, err := s.Leave(t.Context(), "n", c.ID, lease.Seal{For: 300 * time.Millisecond}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"renewed, then expired": func(t *testing.T, s *Store, c lease.Claim, st lease.Standing) {
+			token := lease.Token{ID: c.ID, Ticket: st.Ticket, Owner: c.Owner}
+			if out := s.Renew(t.Context(), []driver.Ref{{Name: "n", Token: token, TTL: c.TTL}}); out[0].State != lease.Held {
+				t.Fatalf("renew: %+v", out[0])
+			}
+		},
+		"joined again, then expired": func(t *testing.T, s *Store, c lease.Claim, st lease.Standing) {
+			join(t, s, "n", c, lease.Held)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := serve(t)
+			a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+			holder, first, second := claim(30*time.Second), claim(300*time.Millisecond), claim(30*time.Second)
+			join(t, a, "n", holder, lease.Held)
+			st1, st2 := join(t, b, "n", first, lease.Waiting), join(t, b, "n", second, lease.Waiting)
+			leave(t, a, "n", holder.ID)
+			end(t, b, first, within(t, time.Second, b, "n", first, st1))
+			// Somebody else's join settles what became of the grant.
+			time.Sleep(100 * time.Millisecond)
+			other := claim(time.Second)
+			join(t, a, "n", other, lease.Waiting)
+			if got := within(t, time.Second, b, "n", second, st2); got.Ticket != st2.Ticket {
+				t.Errorf("a new place: ticket %d, was %d", got.Ticket, st2.Ticket)
+			}
+		})
 	}
 }
 

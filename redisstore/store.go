@@ -137,7 +137,10 @@ func sentOnce(client redis.UniversalClient) time.Duration {
 	return o.MinRetryBackoff
 }
 
-// Features implements [driver.Store].
+// Features implements [driver.Store]. A claim keeps its place through a lost message or
+// a subscription that died, because its grant outlasts the 2 s until that is noticed: with
+// a TTL below that the order is best effort. Push is what the Store tries; see
+// [Options].Poll.
 func (s *Store) Features() driver.Features {
 	return driver.Features{
 		Fence: true, FIFO: true, Modes: []lease.Mode{lease.Exclusive}, Seal: true, Push: !s.opts.Poll, MinTTL: minTTL,
