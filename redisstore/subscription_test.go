@@ -21,7 +21,6 @@ import (
 // ears are the connections of one client, of which those that subscribe can be made
 // deaf: alive for the server, and silent for the client.
 type ears struct {
-	deaf  atomic.Bool
 	mu    sync.Mutex
 	conns []*ear
 }
