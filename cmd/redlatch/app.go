@@ -47,6 +47,7 @@ redlatch run -w 10m deploy -- ./deploy.sh    wait up to ten minutes for the lock
 redlatch who nightly                         who holds it, since when, and who waits
 redlatch ls                                  everything that is locked
 redlatch is-held nightly && echo busy        ask in a script`,
+		Annotations:   map[string]string{exitCodes: allCodes},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs, // or cobra answers for us

@@ -131,7 +131,7 @@ func (a *app) table(list []listed) int {
 		waiters += n
 		fmt.Fprintln(w, strings.Join(append(row(l), strconv.Itoa(n), note(&l.queue)), "\t"))
 	}
-	w.Flush()
+	_ = w.Flush() // into a string
 	for line := range strings.Lines(b.String()) {
 		fmt.Fprintln(a.out, strings.TrimRight(line, " \n"))
 	}

@@ -137,7 +137,7 @@ func (r *running) under(held *redlatch.Held) error {
 	r.result.StartedAt = &stamp{began}
 	c, err := child.Start(r.command)
 	if err != nil {
-		r.release(held)
+		_ = r.release(held) // nothing has run under it
 		return err
 	}
 	catchStop(r.signals)
