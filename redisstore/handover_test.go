@@ -376,3 +376,91 @@ func TestHandOversCostTwoCommandsEach(t *testing.T) {
 		t.Errorf("%d commands for %d acquisitions", calls, stores*each)
 	}
 }
+
+func TestAServerClockThatWasPutBackClosesNoName(t *testing.T) {
+	server := serve(t)
+	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	holder, polled, c := claim(30*time.Second), claim(30*time.Second), claim(30*time.Second)
+	poller := newStore(t, server.Addr(), Options{Poll: true})
+	join(t, a, "n", holder, lease.Held)
+	join(t, poller, "n", polled, lease.Waiting) // and never looks again
+	st := join(t, b, "n", c, lease.Waiting)
+	later := fmt.Sprint(time.Now().Add(time.Hour).UnixMilli())
+	mustDo(t, server, "HSET", a.keys.keys("n", "")[2], "!gap", later, "!poll "+poller.inbox.channel, later)
+	leave(t, a, "n", holder.ID)
+	within(t, time.Second, b, "n", c, st)
+}
+
+// The message that gives the lock overtakes the answer that says "wait".
+func TestAGrantThatComesBeforeTheAnswerOfItsJoinCounts(t *testing.T) {
+	server := serve(t)
+	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	holder, c := claim(30*time.Second), claim(30*time.Second)
+	join(t, a, "n", holder, lease.Held)
+	sub := b.inbox.open(t.Context())
+	k := b.enroll("n", c)
+	asked, r, err := b.sendJoin(t.Context(), k, c, sub)
+	if err != nil || r.state != "waiting" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	leave(t, a, "n", holder.ID)
+	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(time.Millisecond) {
+		b.mu.Lock()
+		arrived := k.w.grant.ticket
+		b.mu.Unlock()
+		if arrived == r.ticket {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no message")
+		}
+	}
+	time.Sleep(50 * time.Millisecond) // it must not be given back meanwhile
+	st, err := b.heard(t.Context(), k, c, asked, r, sub)
+	if err != nil || st.State != lease.Held || st.Asked != asked || st.Ticket != r.ticket {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if v := mustDo(t, server, "GET", "lock:n"); !strings.HasPrefix(fmt.Sprint(v), c.ID) {
+		t.Errorf("the key has %v", v)
+	}
+}
+
+func TestAnAnswerThatComesAfterALaterOneChangesNothing(t *testing.T) {
+	server := serve(t)
+	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	holder, c := claim(30*time.Second), claim(30*time.Second)
+	join(t, a, "n", holder, lease.Held)
+	sub := b.inbox.open(t.Context())
+	k := b.enroll("n", c)
+	early, r, err := b.sendJoin(t.Context(), k, c, sub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave(t, a, "n", holder.ID)
+	held := join(t, b, "n", c, lease.Held)
+	if _, err := b.heard(t.Context(), k, c, early, r, sub); err != nil {
+		t.Fatal(err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	if !k.held || k.w.last.State != lease.Held || k.w.last.Asked != held.Asked {
+		t.Errorf("after the late answer: %+v", k.w.last)
+	}
+}
+
+func TestWhoLostItsPlaceMakesTheOthersOfItsProcessLook(t *testing.T) {
+	server := serve(t)
+	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	c, d := claim(30*time.Second), claim(30*time.Second)
+	join(t, a, "n", claim(30*time.Second), lease.Held)
+	join(t, b, "n", c, lease.Waiting)
+	st := join(t, b, "n", d, lease.Waiting)
+	mustDo(t, server, "DEL", b.keys.keys("n", "")[1], b.keys.keys("n", "")[2])
+	join(t, b, "n", c, lease.Waiting)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if again, err := b.Wait(ctx, "n", d.ID, st.Rev); err != nil || again.Ticket <= st.Ticket {
+		t.Errorf("%+v, was %+v, %v", again, st, err)
+	}
+}

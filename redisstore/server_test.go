@@ -395,3 +395,13 @@ func TestAHoldThatGoesOnHereIsListed(t *testing.T) {
 		}
 	}
 }
+
+func TestAForeignHolderWithALeaseIsLookedAfterToo(t *testing.T) {
+	server := serve(t)
+	s := newStore(t, server.Addr(), Options{})
+	mustDo(t, server, "SET", "lock:n", "theirs", "PX", "30000")
+	c := claim(30 * time.Second)
+	st := join(t, s, "n", c, lease.Waiting)
+	mustDo(t, server, "DEL", "lock:n") // they tell nobody
+	within(t, time.Second, s, "n", c, st)
+}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redlatch/redlatch/internal/elapsed"
 	"github.com/redlatch/redlatch/internal/relay"
 	"github.com/redlatch/redlatch/lease"
 )
@@ -243,4 +244,39 @@ func TestASubscriptionOnAnotherServerIsMadeAnew(t *testing.T) {
 	}
 	leave(t, a, "n", holder.ID)
 	within(t, time.Second, b, "n", c, st)
+}
+
+// A process that did not run for a while cannot know what became of its places, though
+// its subscription looks well: the pings that it missed are answered at once.
+func TestAProcessThatSleptLooksAfterItsPlaces(t *testing.T) {
+	server := serve(t)
+	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	c := claim(30 * time.Second)
+	join(t, a, "n", claim(30*time.Second), lease.Held)
+	st := join(t, b, "n", c, lease.Waiting)
+	mustDo(t, server, "DEL", b.keys.keys("n", "")[1], b.keys.keys("n", "")[2])
+	elapsed.Sleep(10 * time.Second)
+	mustDo(t, server, "PUBLISH", b.inbox.channel, "whatever")
+	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+	defer cancel()
+	if again, err := b.Wait(ctx, "n", c.ID, st.Rev); err != nil || again.Ticket <= st.Ticket {
+		t.Errorf("%+v, was %+v, %v", again, st, err)
+	}
+}
+
+func TestAConnectionThatTheClientReplacedIsANewSubscription(t *testing.T) {
+	server := serve(t)
+	b := newStore(t, server.Addr(), Options{})
+	before := b.inbox.open(t.Context())
+	b.inbox.mu.Lock()
+	err := b.inbox.pubsub.Subscribe(t.Context(), "lock:more") // acknowledged like a subscription made again
+	b.inbox.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(3 * time.Second); b.inbox.subscription().id <= before.id; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("still the same subscription")
+		}
+	}
 }
