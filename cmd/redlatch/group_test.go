@@ -3,6 +3,8 @@
 package main
 
 import (
+	"io"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
@@ -136,7 +138,7 @@ func TestTheCommandEndsBeforeItsLeaseWhenTheStoreIsGone(t *testing.T) {
 func TestOnLostWarn(t *testing.T) {
 	t.Parallel()
 	server := servertest.Redis(t, servertest.RedisConfig{})
-	p := start(t, server.URL(), "run", "--ttl", "4s", "--grace", "0.2", "--on-lost", "warn", "-c", `trap 'exit 8' USR1; echo $$; while :; do sleep 0.05; done`, "x")
+	p := start(t, server.URL(), "run", "--ttl", "4s", "--grace", "0.2", "--on-lost", "warn", "--json", "-c", `trap 'exit 8' USR1; echo $$; while :; do sleep 0.05; done`, "x")
 	p.number()
 	if _, err := server.Do("DEL", "lock:x"); err != nil {
 		t.Fatal(err)
@@ -144,6 +146,9 @@ func TestOnLostWarn(t *testing.T) {
 	p.says(&p.err, "runs on without it")
 	p.signal(syscall.SIGUSR1)
 	p.want(8)
+	if doc := document(t, p.err.String()); doc["outcome"] != "lost" || doc["exit_code"] != 8.0 {
+		t.Errorf("the result is %v", doc)
+	}
 }
 
 func TestOnLostSignal(t *testing.T) {
@@ -156,4 +161,22 @@ func TestOnLostSignal(t *testing.T) {
 	}
 	p.want(codeLost)
 	has(t, p.out.String(), "told")
+}
+
+// TestNohup is started with SIGHUP ignored, and so is its command.
+func TestNohup(t *testing.T) {
+	t.Parallel()
+	p := &proc{t: t, cmd: exec.Command("sh", "-c", `trap "" HUP; exec "$@"`, "sh", binary, "run", "-c", `echo ready; read x; exit 3`, "x"), ended: make(chan struct{})}
+	p.cmd.Env = environ(urlVariable + "=" + redisURL(t))
+	stdin, err := p.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.run()
+	p.says(&p.out, "ready")
+	p.signal(syscall.SIGHUP)
+	if _, err := io.WriteString(stdin, "go on\n"); err != nil {
+		t.Fatal(err)
+	}
+	p.want(3)
 }

@@ -87,6 +87,13 @@ func startEnv(t *testing.T, env []string, args ...string) *proc {
 	t.Helper()
 	p := &proc{t: t, cmd: exec.Command(binary, args...), ended: make(chan struct{})}
 	p.cmd.Env = env
+	p.run()
+	return p
+}
+
+func (p *proc) run() {
+	t := p.t
+	t.Helper()
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
 	p.cmd.WaitDelay = 5 * time.Second // for those who hold our pipes open
 	if err := p.cmd.Start(); err != nil {
@@ -102,10 +109,9 @@ func startEnv(t *testing.T, env []string, args ...string) *proc {
 		case <-p.ended:
 		case <-time.After(10 * time.Second):
 			_ = p.cmd.Process.Kill()
-			t.Errorf("%v does not end when it is told to", args)
+			t.Errorf("%v does not end when it is told to", p.cmd.Args)
 		}
 	})
-	return p
 }
 
 // code waits for the end and is the exit code.

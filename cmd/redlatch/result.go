@@ -27,7 +27,10 @@ type resultJSON struct {
 // conclude fills in the outcome.
 func (r *resultJSON) conclude(f *failure) {
 	if f == nil {
-		r.Outcome, r.Holder = "ran", nil
+		r.Holder = nil
+		if r.Outcome == "" {
+			r.Outcome = "ran"
+		}
 		return
 	}
 	e := f.json()

@@ -28,7 +28,7 @@ type runOptions struct {
 	labels      map[string]string
 	note        string
 
-	shell      string // -c
+	script     string // -c
 	grace      time.Duration
 	maxRuntime time.Duration
 	onLost     lostAction
@@ -86,7 +86,7 @@ redlatch run --max-runtime 1h --grace 30s backup -- ./backup.sh`,
 	f.StringVar(&o.note, "note", "", "`TEXT` for others to see")
 	group(f, "Lease", "ttl", "hold-at-least", "owner", "label", "note")
 
-	f.StringVarP(&o.shell, "command", "c", "", "run `STRING` with the shell instead of COMMAND")
+	f.StringVarP(&o.script, "command", "c", "", "run `STRING` with the shell instead of COMMAND")
 	f.Var(length(&o.grace), "grace", "`DUR` between asking the command to stop and killing it (5s)")
 	f.Var(length(&o.maxRuntime), "max-runtime", "stop the command after `DUR`, exit 124")
 	f.Var(&o.onLost, "on-lost", "`ACTION` when the lock is lost: term (and kill after the grace), kill at\nonce, a signal's name in place of TERM, or warn: let it run on (term)")
@@ -128,10 +128,10 @@ func (o *runOptions) arguments(args []string) (name string, argv []string, err e
 		return "", nil, f
 	}
 	switch {
-	case o.shell != "" && len(argv) > 0:
+	case o.script != "" && len(argv) > 0:
 		return "", nil, usage("both -c and a command are given")
-	case o.shell != "":
-		return name, []string{"/bin/sh", "-c", o.shell}, nil
+	case o.script != "":
+		return name, shell(o.script), nil
 	case len(argv) == 0 || argv[0] == "":
 		f := usage("the command is missing")
 		f.next = example

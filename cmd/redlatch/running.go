@@ -145,8 +145,10 @@ func (r *running) under(held *redlatch.Held) error {
 	s := &supervisor{running: r, held: held, child: c, began: began}
 	err = s.wait()
 	c.Close()
-	code, signal := c.Code()
+	var code int
 	if !s.abandoned {
+		var signal string
+		code, signal = c.Code()
 		r.result.ExitCode = &code
 		if signal != "" {
 			r.result.Signal = &signal

@@ -47,6 +47,7 @@ type supervisor struct {
 	stray     bool // the command left somebody behind
 
 	kill   <-chan time.Time // when to kill the group
+	killAt time.Time        // the same
 	giveUp <-chan time.Time
 	remind <-chan time.Time
 }
@@ -121,6 +122,7 @@ func (s *supervisor) lose() {
 	held := duration.Format(time.Since(s.began))
 	if s.o.onLost.warn {
 		s.warned = true
+		s.result.Outcome = "lost"
 		s.warn("LOST %s after %s: %s (%s); pid %d runs on without it (--on-lost=warn)", s.name, held, &lost.Loss, s.store.name, s.child.PID())
 		s.remind = time.After(time.Minute)
 		return
@@ -164,7 +166,14 @@ func (s *supervisor) stop(why *failure, sig os.Signal, grace time.Duration) {
 		s.child.Signal(sig)
 		s.child.Continue() // one that is stopped would not hear it
 	}
-	s.kill = time.After(grace)
+	s.killIn(grace)
+}
+
+func (s *supervisor) killIn(grace time.Duration) {
+	at := time.Now().Add(grace)
+	if s.kill == nil || at.Before(s.killAt) {
+		s.kill, s.killAt = time.After(grace), at
+	}
 }
 
 func (s *supervisor) killNow() {
@@ -182,7 +191,7 @@ func (s *supervisor) leftBehind() {
 	s.info("%s has ended and left others running in its process group; stopping them (use setsid for what must outlive the lock)", s.command.Args[0])
 	s.child.Signal(syscall.SIGTERM)
 	s.child.Continue()
-	s.kill = time.After(s.o.grace)
+	s.killIn(s.o.grace)
 }
 
 // pass hands a signal on to the group.
