@@ -3,6 +3,9 @@
 package redisstore
 
 import (
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +50,20 @@ func checkKeys(t *testing.T, conn *servertest.Conn, k keyspace, name string) {
 	}
 }
 
+// braces are names that differ in where their braces are.
+func braces(n int) []string {
+	random := rand.New(rand.NewPCG(1, 2))
+	names := make(map[string]bool)
+	for len(names) < n {
+		name := make([]byte, 1+random.IntN(8))
+		for i := range name {
+			name[i] = "{}{}ab"[random.IntN(6)]
+		}
+		names[string(name)] = true
+	}
+	return slices.Collect(maps.Keys(names))
+}
+
 func slotServer(t testing.TB) *servertest.Conn {
 	t.Helper()
 	server := servertest.Redis(t, servertest.RedisConfig{Args: []string{"--cluster-enabled", "yes"}})
@@ -66,7 +83,7 @@ func TestAllKeysOfANameShareItsSlot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range oddNames {
+		for _, name := range append(braces(500), oddNames...) {
 			checkKeys(t, conn, k, name)
 			for _, key := range k.keys(name, "x")[1:] {
 				if whose, ok := seen[key]; ok && whose != k.lock(name) {

@@ -136,6 +136,10 @@ func TestFencesGrowWhenTheServersClockIsBehindThem(t *testing.T) {
 	if st := join(t, s, "n", c, lease.Held); st.Ticket != ahead+1001 || st.Room != 0 || st.Prev != ahead+1000 {
 		t.Errorf("after %d: %+v", ahead+1000, st)
 	}
+	leave(t, s, "n", c.ID)
+	if st := join(t, s, "n", claim(time.Second), lease.Held); st.Ticket != ahead+1002 {
+		t.Errorf("after %d: %+v", ahead+1001, st)
+	}
 }
 
 func TestARenewalNeverShortensAndNeverRevives(t *testing.T) {
