@@ -464,3 +464,27 @@ func TestWhoLostItsPlaceMakesTheOthersOfItsProcessLook(t *testing.T) {
 		t.Errorf("%+v, was %+v, %v", again, st, err)
 	}
 }
+
+// Every move repairs a lock whose holder died: here nobody looks but those who leave.
+func TestALeaveHandsOnALockWhoseLeaseRanOut(t *testing.T) {
+	for _, who := range []string{"the first waiter", "somebody who is not there"} {
+		t.Run(who, func(t *testing.T) {
+			server := serve(t)
+			a, b, c := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+			first, next := claim(30*time.Second), claim(30*time.Second)
+			id := first.ID
+			join(t, a, "n", claim(100*time.Millisecond), lease.Held)
+			if who == "the first waiter" {
+				join(t, b, "n", first, lease.Waiting)
+			} else {
+				id = lease.NewID()
+			}
+			join(t, c, "n", next, lease.Waiting)
+			time.Sleep(150 * time.Millisecond)
+			leave(t, b, "n", id)
+			if v := mustDo(t, server, "GET", "lock:n"); v == nil || !strings.HasPrefix(v.(string), next.ID) {
+				t.Errorf("the key has %v", v)
+			}
+		})
+	}
+}
