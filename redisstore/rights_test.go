@@ -181,3 +181,21 @@ func TestClientsThatAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// Who may not ask for subscribers goes by the number that heard the message, and takes
+// the lock back if that is none.
+func TestWithoutTheRightToAskForSubscribersTheDeadAreSkipped(t *testing.T) {
+	server := serve(t)
+	a := as(t, server, "blind", "~*", "&*", "+@all", "-pubsub|numsub")
+	dead, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	holder, c := claim(30*time.Second), claim(30*time.Second)
+	join(t, a, "n", holder, lease.Held)
+	join(t, dead, "n", claim(30*time.Second), lease.Waiting)
+	st := join(t, b, "n", c, lease.Waiting)
+	dead.Close()
+	for mustDo(t, server, "PUBSUB", "NUMSUB", dead.inbox.channel).([]any)[1] != int64(0) {
+		time.Sleep(time.Millisecond)
+	}
+	leave(t, a, "n", holder.ID)
+	within(t, time.Second, b, "n", c, st)
+}
