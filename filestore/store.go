@@ -1,0 +1,239 @@
+package filestore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redlatch/redlatch/driver"
+	"github.com/redlatch/redlatch/internal/elapsed"
+	"github.com/redlatch/redlatch/lease"
+)
+
+const (
+	namesDir = "names"
+	aliveDir = "alive"
+	wakeDir  = "wake"
+	bootFile = "boot"
+)
+
+// Options of a Store. The zero value is the default.
+type Options struct {
+	// Poll is how often a process that waits looks whether the holder's process is still
+	// alive; default 200 ms. All other news comes by itself, and is found by the look if
+	// it got lost.
+	Poll time.Duration
+}
+
+// minTTL is the shortest lease: shorter ones are over before a process gets its turn.
+const minTTL = 10 * time.Millisecond
+
+// Store is a driver.Store in a directory. Several may use one directory, in one process
+// or in many. The directory is the one that New has opened: if it is removed, the Store's
+// calls fail, also when another one has been made in its place.
+type Store struct {
+	dir  string
+	o    Options
+	host host
+	push bool
+
+	nodeID string // the directory's, for this boot
+
+	top, names, alive, wake *os.Root
+
+	shards  [shards]shard
+	self    self
+	waiting waiters
+
+	ctx  context.Context // ends with Close
+	end  context.CancelFunc
+	work sync.WaitGroup
+
+	mu     sync.Mutex
+	own    map[string]lease.Instant // claims that were joined here, and when their leases are over
+	closed bool
+}
+
+var _ driver.Store = (*Store)(nil)
+
+// host is the machine's clocks.
+type host struct {
+	boot   string               // changes with every boot; "" where that is not known
+	uptime func() time.Duration // since then, with the time asleep
+	wall   func() time.Time
+}
+
+// New opens the directory, making it (for the user alone) if need be.
+func New(dir string, o Options) (*Store, error) { return open(dir, o, thisHost()) }
+
+func open(dir string, o Options, h host) (_ *Store, err error) {
+	if supported != nil {
+		return nil, &driver.Fault{Kind: driver.Refused, Err: supported}
+	}
+	full, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("lock directory %q: %w", dir, err)
+	}
+	o.Poll = cmp.Or(o.Poll, 200*time.Millisecond)
+	if o.Poll < 0 {
+		return nil, fmt.Errorf("a Poll of %v is negative", o.Poll)
+	}
+	s := &Store{dir: full, o: o, host: h, own: make(map[string]lease.Instant)}
+	s.ctx, s.end = context.WithCancel(context.Background())
+	s.self.id = lease.NewID()
+	for i := range s.shards {
+		s.shards[i] = shard{file: fmt.Sprintf("lock-%02x", i), turn: make(chan struct{}, 1)}
+	}
+	defer func() {
+		if err != nil {
+			s.end()
+			s.closeFiles()
+		}
+	}()
+	if err := s.openRoots(); err != nil {
+		return nil, err
+	}
+	if err := s.firstInBoot(); err != nil {
+		return nil, err
+	}
+	// The pipe comes first: who sees a Store alive may tell it something.
+	s.push = s.listen() == nil
+	if err := s.birth(); err != nil {
+		return nil, err
+	}
+	s.work.Go(s.housekeeping)
+	return s, nil
+}
+
+func (s *Store) openRoots() (err error) {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return s.fault("", "", err)
+	}
+	if s.top, err = os.OpenRoot(s.dir); err != nil {
+		return s.fault("", "", err)
+	}
+	for _, sub := range []struct {
+		name string
+		root **os.Root
+	}{{namesDir, &s.names}, {aliveDir, &s.alive}, {wakeDir, &s.wake}} {
+		if err := s.top.Mkdir(sub.name, 0o700); err != nil && !os.IsExist(err) {
+			return s.fault("", sub.name, err)
+		}
+		if *sub.root, err = s.top.OpenRoot(sub.name); err != nil {
+			return s.fault("", sub.name, err)
+		}
+	}
+	return nil
+}
+
+// openPlain opens a file of the directory that is not a symbolic link. An os.Root keeps
+// links from leading out of it, and follows the others whatever the flags say.
+func openPlain(root *os.Root, file string, flag int) (*os.File, error) {
+	info, err := root.Lstat(file)
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, &os.PathError{Op: "open", Path: file, Err: syscall.ELOOP}
+	}
+	return root.OpenFile(file, flag, 0o600)
+}
+
+func (s *Store) Features() driver.Features {
+	return driver.Features{
+		Fence: true, FIFO: true, Seal: true, Push: s.push, WaitersExpire: true, HostOnly: true,
+		Modes:  []lease.Mode{lease.Exclusive, lease.Shared, lease.Permit},
+		MinTTL: minTTL,
+	}
+}
+
+// Node is the host. It is durable although a grant is not synced to the disk: a crash of
+// the host ends the processes that were granted anything.
+func (s *Store) Node(ctx context.Context) (lease.Node, error) {
+	if err := s.usable(); err != nil {
+		return lease.Node{}, err
+	}
+	return s.node(), nil
+}
+
+func (s *Store) node() lease.Node {
+	return lease.Node{ID: s.nodeID, Uptime: s.host.uptime(), Durable: true, Clock: s.host.wall()}
+}
+
+// usable reports a Store that is closed.
+func (s *Store) usable() error {
+	if s.ctx.Err() != nil {
+		return &driver.Fault{Kind: driver.Unavailable, Err: errClosed}
+	}
+	return nil
+}
+
+// Close ends the Store's own work. Claims that were joined here stay until they leave or
+// their leases end, even though nobody renews them, or until the process ends: whoever
+// closes a Store too early must not let others in beside a holder.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.mu.Unlock()
+
+	s.end()
+	s.waiting.close()
+	s.work.Wait()
+	if left := s.ownLeft(); left > 0 {
+		time.AfterFunc(left, s.closeFiles)
+		return nil
+	}
+	s.closeFiles()
+	return nil
+}
+
+// ownLeft is how long the last claim that was joined here may still live.
+func (s *Store) ownLeft() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	now, left := elapsed.Now(), time.Duration(0)
+	for _, until := range s.own {
+		left = max(left, until.Sub(now))
+	}
+	return left
+}
+
+// note remembers until when a claim counts on this Store's life.
+func (s *Store) note(id string, st lease.Standing, ttl time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	switch st.State {
+	case lease.Held, lease.Waiting:
+		s.own[id] = max(s.own[id], elapsed.Now().Add(ttl))
+	default:
+		delete(s.own, id)
+	}
+}
+
+// closeFiles gives up what open has opened, as far as it came.
+func (s *Store) closeFiles() {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.turn <- struct{}{} // for good
+		if sh.open != nil {
+			sh.close()
+		}
+	}
+	s.waiting.close()
+	if s.alive != nil && s.wake != nil {
+		s.death()
+	}
+	for _, root := range []*os.Root{s.top, s.names, s.alive, s.wake} {
+		if root != nil {
+			root.Close()
+		}
+	}
+}

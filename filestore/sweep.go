@@ -1,0 +1,199 @@
+package filestore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/lease"
+)
+
+const (
+	sweptFile  = "swept"
+	sweepEvery = time.Minute
+	idleFor    = time.Minute // a name's file stays that long after its last use
+	patience   = 5 * time.Second
+)
+
+// housekeeping runs as long as the Store. What it cannot do now it leaves: nothing that
+// it does is needed for a lock to be right.
+func (s *Store) housekeeping() {
+	for {
+		s.sweep()
+		if !sleep(s.ctx, sweepEvery) {
+			return
+		}
+		_ = s.stay()
+	}
+}
+
+// sweep removes what dead Stores and idle names have left, unless another process has
+// done it lately.
+func (s *Store) sweep() {
+	now := time.Now()
+	if info, err := s.top.Lstat(sweptFile); err == nil && now.Sub(info.ModTime()).Abs() < sweepEvery {
+		return
+	}
+	f, err := openPlain(s.top, sweptFile, os.O_WRONLY|os.O_CREATE)
+	if err != nil {
+		return
+	}
+	f.Close()
+	_ = s.top.Chtimes(sweptFile, now, now)
+	s.sweepStores()
+	s.sweepNames()
+}
+
+func (s *Store) sweepStores() {
+	for _, root := range []*os.Root{s.alive, s.wake} {
+		d, err := root.Open(".")
+		if err != nil {
+			return
+		}
+		ids, _ := d.Readdirnames(-1)
+		d.Close()
+		for _, id := range ids {
+			if s.ctx.Err() != nil {
+				return
+			}
+			if s.leftBehind(root, id) {
+				root.Remove(id)
+			}
+		}
+	}
+}
+
+// leftBehind reports a dead Store's file. One that is just being born has its pipe first
+// and its file under another name, so what is young is left alone.
+func (s *Store) leftBehind(root *os.Root, file string) bool {
+	info, err := root.Lstat(file)
+	if err != nil || time.Since(info.ModTime()).Abs() < sweepEvery {
+		return false
+	}
+	id, unborn := strings.CutPrefix(file, string(mark))
+	if unborn && root == s.alive {
+		return s.dead(file)
+	}
+	return validStore(id) && s.dead(id)
+}
+
+func (s *Store) sweepNames() {
+	files, err := s.files()
+	if err != nil {
+		return
+	}
+	for _, file := range files {
+		if s.ctx.Err() != nil {
+			return
+		}
+		r, _, err := s.read(file, "")
+		if err != nil || r == nil || r.clock(s.host).Sub(r.queue.Now) < idleFor {
+			continue
+		}
+		_ = s.sweepName(r.name, file)
+	}
+}
+
+// sweepName lets what is dead and expired fall out, and forgets the name if nothing is
+// left. A name whose tickets are ahead of the clock is not forgotten: the note in the
+// lock file would drag all others of the shard along.
+func (s *Store) sweepName(name, file string) error {
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	idle := false
+	err := s.move(ctx, name, func(r *record, now time.Time, _ func(string) bool) error {
+		idle = forgettable(r)
+		return nil
+	})
+	if err != nil || !idle {
+		return err
+	}
+	sh := s.shardOf(name)
+	if err := s.enter(ctx, sh); err != nil {
+		return err
+	}
+	defer sh.exit()
+	r, _, err := s.read(file, name)
+	if err != nil || r == nil {
+		return err
+	}
+	r.settle(s.dying(), r.clock(s.host))
+	if !forgettable(r) {
+		return nil
+	}
+	return s.forget(sh, file, r)
+}
+
+func forgettable(r *record) bool {
+	return r.queue.Idle() && int64(r.queue.Last) < r.queue.Now.UnixMicro()
+}
+
+// firstInBoot cleans up after a crash of the machine, before anybody uses the directory
+// in this boot. Files that were not synced may have come out of it empty or in part; the
+// processes behind them are gone, so they are removed. At any other time such a file has
+// been damaged by somebody, and its lock stays closed.
+func (s *Store) firstInBoot() error {
+	f, err := openPlain(s.top, bootFile, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return s.fault("", bootFile, err)
+	}
+	defer f.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for {
+		ok, err := tryLock(f)
+		if err == nil && ok {
+			break
+		}
+		if err == nil && !sleep(ctx, lastPause) {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return s.fault("", bootFile, err)
+		}
+	}
+	if text, err := s.top.ReadFile(bootFile); err == nil {
+		if boot, id, ok := strings.Cut(strings.TrimSpace(string(text)), " "); ok && boot == "boot="+s.host.boot {
+			s.nodeID = id
+			return nil
+		}
+	}
+	if err := s.clearTorn(); err != nil {
+		return err
+	}
+	s.nodeID = lease.NewID()
+	text := "boot=" + s.host.boot + " " + s.nodeID + "\n"
+	if err := f.Truncate(int64(len(text))); err != nil {
+		return s.fault("", bootFile, err)
+	}
+	if _, err := f.WriteAt([]byte(text), 0); err != nil {
+		return s.fault("", bootFile, err)
+	}
+	return nil
+}
+
+func (s *Store) clearTorn() error {
+	files, err := s.files()
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := s.names.ReadFile(file)
+		if err != nil || !torn(text) {
+			continue // whoever wants the lock gets the error
+		}
+		if err := s.names.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return s.fault(namesDir, file, err)
+		}
+	}
+	return nil
+}
+
+// torn reports a file of which not everything has reached the disk.
+func torn(text []byte) bool {
+	return len(text) == 0 || text[len(text)-1] != '\n' || bytes.IndexByte(text, 0) >= 0
+}
