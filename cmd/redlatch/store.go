@@ -10,6 +10,8 @@ import (
 
 	"github.com/redlatch/redlatch/cmd/redlatch/internal/storeurl"
 	"github.com/redlatch/redlatch/driver"
+	"github.com/redlatch/redlatch/filestore"
+	"github.com/redlatch/redlatch/memstore"
 	"github.com/redlatch/redlatch/redisstore"
 )
 
@@ -80,13 +82,9 @@ func (a *app) configured() (raw string, hidden []string, err error) {
 func (a *app) openURL(u storeurl.URL) (*opened, error) {
 	switch u.Kind {
 	case storeurl.Mem:
-		store, err := openMem()
-		if err != nil {
-			return nil, unavailable("%s: %v", u.Redacted(), err)
-		}
-		return &opened{Store: store}, nil
+		return &opened{Store: memstore.New()}, nil
 	case storeurl.File:
-		store, err := openFiles(u.Dir)
+		store, err := filestore.New(u.Dir, filestore.Options{})
 		if err != nil {
 			return nil, unavailable("%s: %v", u.Redacted(), err)
 		}
@@ -102,7 +100,7 @@ func (a *app) openLocal() (*opened, error) {
 	if err != nil {
 		return nil, unavailable("no store is configured, and local files cannot be used: %v", err)
 	}
-	store, err := openFiles(dir)
+	store, err := filestore.New(dir, filestore.Options{})
 	if err != nil {
 		return nil, unavailable("no store is configured, and local files cannot be used: %s: %v", dir, err)
 	}
