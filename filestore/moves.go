@@ -12,7 +12,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/redlatch/redlatch/driver"
@@ -112,7 +111,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (lease.Queue, error) {
 	return r.queue, nil
 }
 
-// Names reads one file per name in use, and per name that was in the last minutes.
+// Names reads one file per name in use, or that was when its processes died.
 func (s *Store) Names(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if err := s.ready(ctx); err != nil {
@@ -250,12 +249,22 @@ func (s *Store) read(file, name string) (r *record, body []byte, err error) {
 // save writes what has changed. The new state is a file of its own until it is complete
 // and takes the old one's place in one step; one such file per shard is enough, and what
 // a killed process left of it is removed.
+//
+// A name that nobody uses any more loses its file in the same step. That is not only
+// tidy: file systems write a replaced file to the disk soon, and one that comes and goes
+// never.
 func (s *Store) save(sh *shard, file string, r *record, body []byte) error {
+	if body == nil && r.queue.Idle() {
+		return nil
+	}
+	if body != nil && forgettable(r) {
+		return s.forget(sh, file, r)
+	}
 	head, after, err := r.text()
 	if err != nil {
 		return s.fault(namesDir, file, err)
 	}
-	if bytes.Equal(after, body) || body == nil && r.queue.Idle() {
+	if bytes.Equal(after, body) {
 		return nil
 	}
 	temp := string(mark) + sh.file
@@ -266,8 +275,23 @@ func (s *Store) save(sh *shard, file string, r *record, body []byte) error {
 	if err == nil && r.lasting() {
 		err = s.syncNames()
 	}
-	if errors.Is(err, syscall.ENOSPC) && r.queue.Idle() {
-		return s.forget(sh, file, r) // a release needs no room
+	if err != nil {
+		return s.fault(namesDir, file, err)
+	}
+	return nil
+}
+
+// forgettable reports whether the name needs no file. One whose tickets are ahead of the
+// clock keeps it: the note in the lock file would drag all names of the shard along.
+func forgettable(r *record) bool {
+	return r.queue.Idle() && r.queue.Last < uint64(max(r.queue.Now.UnixMicro(), 0))
+}
+
+// forget removes the file. The last ticket is noted first: in between there are both.
+func (s *Store) forget(sh *shard, file string, r *record) error {
+	err := sh.raise(r.queue.Last)
+	if err == nil {
+		err = s.names.Remove(file)
 	}
 	if err != nil {
 		return s.fault(namesDir, file, err)
@@ -300,19 +324,6 @@ func (s *Store) syncNames() error {
 	}
 	defer d.Close()
 	return d.Sync()
-}
-
-// forget removes the file of an idle name. Its last ticket is noted first: between the
-// two steps there are both.
-func (s *Store) forget(sh *shard, file string, r *record) error {
-	err := sh.raise(r.queue.Last)
-	if err == nil {
-		err = s.names.Remove(file)
-	}
-	if err != nil {
-		return s.fault(namesDir, file, err)
-	}
-	return nil
 }
 
 // files lists the names' files.

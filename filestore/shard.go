@@ -91,6 +91,9 @@ func (s *Store) try(sh *shard) (bool, error) {
 	}
 	found, err := s.top.Lstat(sh.file)
 	if err == nil && os.SameFile(found, sh.info) {
+		if found.Size() == 0 {
+			_, _ = sh.open.WriteAt(note(0), 0) // room for the note while there is any: a release must not need it
+		}
 		return true, nil
 	}
 	sh.close() // the next try opens what is there now
@@ -133,9 +136,11 @@ func (sh *shard) raise(last uint64) error {
 	if last <= sh.floor() {
 		return nil
 	}
-	_, err := sh.open.WriteAt(fmt.Appendf(nil, "%020d\n", last), 0)
+	_, err := sh.open.WriteAt(note(last), 0)
 	return err
 }
+
+func note(last uint64) []byte { return fmt.Appendf(nil, "%020d\n", last) }
 
 // sleep reports whether the whole time has passed before ctx ended.
 func sleep(ctx context.Context, d time.Duration) bool {

@@ -15,7 +15,6 @@ import (
 const (
 	sweptFile  = "swept"
 	sweepEvery = time.Minute
-	idleFor    = time.Minute // a name's file stays that long after its last use
 	patience   = 5 * time.Second
 )
 
@@ -81,6 +80,7 @@ func (s *Store) leftBehind(root *os.Root, file string) bool {
 	return validStore(id) && s.dead(id)
 }
 
+// sweepNames carries out what has happened by itself to names that nobody uses any more.
 func (s *Store) sweepNames() {
 	files, err := s.files()
 	if err != nil {
@@ -90,46 +90,18 @@ func (s *Store) sweepNames() {
 		if s.ctx.Err() != nil {
 			return
 		}
-		r, _, err := s.read(file, "")
-		if err != nil || r == nil || r.clock(s.host).Sub(r.queue.Now) < idleFor {
+		r, body, err := s.read(file, "")
+		if err != nil || r == nil {
 			continue
 		}
-		_ = s.sweepName(r.name, file)
+		r.settle(s.dying(), r.clock(s.host))
+		if _, after, err := r.text(); err == nil && bytes.Equal(after, body) && !forgettable(r) {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(s.ctx, patience)
+		_ = s.move(ctx, r.name, func(*record, time.Time, func(string) bool) error { return nil })
+		cancel()
 	}
-}
-
-// sweepName lets what is dead and expired fall out, and forgets the name if nothing is
-// left. A name whose tickets are ahead of the clock is not forgotten: the note in the
-// lock file would drag all others of the shard along.
-func (s *Store) sweepName(name, file string) error {
-	ctx, cancel := context.WithTimeout(s.ctx, patience)
-	defer cancel()
-	idle := false
-	err := s.move(ctx, name, func(r *record, now time.Time, _ func(string) bool) error {
-		idle = forgettable(r)
-		return nil
-	})
-	if err != nil || !idle {
-		return err
-	}
-	sh := s.shardOf(name)
-	if err := s.enter(ctx, sh); err != nil {
-		return err
-	}
-	defer sh.exit()
-	r, _, err := s.read(file, name)
-	if err != nil || r == nil {
-		return err
-	}
-	r.settle(s.dying(), r.clock(s.host))
-	if !forgettable(r) {
-		return nil
-	}
-	return s.forget(sh, file, r)
-}
-
-func forgettable(r *record) bool {
-	return r.queue.Idle() && int64(r.queue.Last) < r.queue.Now.UnixMicro()
 }
 
 // firstInBoot cleans up after a crash of the machine, before anybody uses the directory

@@ -66,7 +66,7 @@ func (s *Store) Wait(ctx context.Context, name, id string, rev uint64) (lease.St
 	w := s.enlist(name, id, rev)
 	defer s.waiting.drop(name, w)
 	for {
-		st, err := s.standing(ctx, name, id)
+		st, err := s.standing(ctx, name, id, rev)
 		switch {
 		case ctx.Err() != nil:
 			return lease.Standing{}, &driver.Fault{Kind: driver.Unavailable, Err: ctx.Err()}
@@ -85,18 +85,18 @@ func (s *Store) Wait(ctx context.Context, name, id string, rev uint64) (lease.St
 	}
 }
 
-// standing is where the claim stands. Only when something must be written does it take
-// the name's lock.
-func (s *Store) standing(ctx context.Context, name, id string) (lease.Standing, error) {
+// standing is where the claim stands. Only when something must be written, which is news
+// of a hold or what others have to be told, does it take the name's lock.
+func (s *Store) standing(ctx context.Context, name, id string, rev uint64) (lease.Standing, error) {
 	asked := elapsed.Now()
 	r, stale, err := s.glance(name)
 	if err != nil {
 		return lease.Standing{}, err
 	}
-	st := r.queue.Standing(id, r.queue.Now)
-	if !stale && st.State != lease.Held {
+	st := dated(r.queue.Standing(id, r.queue.Now), asked)
+	if !stale && (st.State != lease.Held || st.Rev == rev) {
 		s.waiting.expect(name, r)
-		return dated(st, asked), nil
+		return st, nil
 	}
 	var ttl time.Duration
 	err = s.move(ctx, name, func(r *record, now time.Time, _ func(string) bool) error {
