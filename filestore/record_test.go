@@ -14,8 +14,8 @@ import (
 
 func alive(string) bool { return false }
 
-// play makes n random moves on a record.
-func play(r *record, rng *rand.Rand, n int) {
+// shuffle makes n random moves on a record.
+func shuffle(r *record, rng *rand.Rand, n int) {
 	ids := make([]string, 6)
 	for i := range ids {
 		ids[i] = strings.Repeat(string(rune('a'+i)), 22)
@@ -49,7 +49,7 @@ func TestRecordsComeBackAsTheyWere(t *testing.T) {
 	for seed := range uint64(500) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		r := newRecord("orders/42", 5)
-		play(r, rng, 1+rng.IntN(30))
+		shuffle(r, rng, 1+rng.IntN(30))
 		head, body, err := r.text()
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -116,7 +116,7 @@ func TestClockOfANameNeverStandsNorStepsBack(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for seed := range uint64(20) {
 		r := newRecord("n", 0)
-		play(r, rand.New(rand.NewPCG(seed, 1)), 10)
+		shuffle(r, rand.New(rand.NewPCG(seed, 1)), 10)
 		head, body, _ := r.text()
 		f.Add(append(head, body...))
 	}

@@ -261,3 +261,225 @@ func TestDeletedLockFileIsNoticed(t *testing.T) {
 		t.Errorf("locked a file that nobody finds: %v", err)
 	}
 }
+
+// boot is a host that has been booted at that wall time.
+func boot(id string, wall time.Time) host {
+	h := thisHost()
+	up := h.uptime()
+	return host{
+		boot:   id,
+		uptime: func() time.Duration { return h.uptime() - up },
+		wall:   func() time.Time { return wall.Add(h.uptime() - up) },
+	}
+}
+
+func openOn(t *testing.T, dir string, h host) *Store {
+	t.Helper()
+	s, err := open(dir, Options{}, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// crash ends a Store as the machine's crash would: without a word.
+func crash(s *Store) {
+	for _, f := range s.self.open {
+		f.Close()
+	}
+}
+
+func TestRebootEndsClaimsAndKeepsFencesAndSeals(t *testing.T) {
+	dir := t.TempDir()
+	start := time.Now()
+	one := openOn(t, dir, boot("one", start))
+	c := claim(time.Hour)
+	held := join(t, one, "held", c)
+	sealer := claim(time.Hour)
+	join(t, one, "sealed", sealer)
+	leave(t, one, "sealed", sealer.ID, lease.Seal{For: time.Hour, Value: "done"})
+	idle := claim(time.Hour)
+	free := join(t, one, "free", idle)
+	leave(t, one, "free", idle.ID, lease.Seal{})
+	before, err := one.Node(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	crash(one)
+
+	// The wall clock comes up wrong, as without a battery.
+	two := openOn(t, dir, boot("two", start.Add(-24*365*time.Hour)))
+	after, err := two.Node(t.Context())
+	if err != nil || after.ID == before.ID {
+		t.Errorf("the node is %q after %q, %v", after.ID, before.ID, err)
+	}
+	if st := join(t, two, "held", claim(time.Hour)); st.State != lease.Held || st.Ticket <= held.Ticket {
+		t.Errorf("a claim of the boot before: %+v after %d", st, held.Ticket)
+	}
+	if st := join(t, two, "free", claim(time.Hour)); st.Ticket <= free.Ticket {
+		t.Errorf("fence %d after %d", st.Ticket, free.Ticket)
+	}
+	st := join(t, two, "sealed", claim(time.Hour))
+	if st.State != lease.Waiting || st.Seal.Value != "done" || st.Seal.For > time.Hour || st.Seal.For < 59*time.Minute {
+		t.Errorf("the seal of the boot before: %+v", st)
+	}
+}
+
+func TestSealEndsByTheWallClockAcrossBoots(t *testing.T) {
+	dir := t.TempDir()
+	start := time.Now()
+	one := openOn(t, dir, boot("one", start))
+	c := claim(time.Hour)
+	join(t, one, "n", c)
+	leave(t, one, "n", c.ID, lease.Seal{For: time.Hour})
+	crash(one)
+	two := openOn(t, dir, boot("two", start.Add(2*time.Hour)))
+	if st := join(t, two, "n", claim(time.Hour)); st.State != lease.Held {
+		t.Errorf("two hours later: %+v", st)
+	}
+}
+
+// A power failure leaves files that were not synced empty, or with holes. The first who
+// comes after it removes them; in a boot that is under way nobody does.
+func TestTornFilesGoWithTheBoot(t *testing.T) {
+	dir := t.TempDir()
+	one := openOn(t, dir, boot("one", time.Now()))
+	torn := map[string]string{"empty": "", "zeros": "redlatch-queue\x00\x00\x00\n", "short": "redlatch-queue 1 5\n{\"name\""}
+	for name, text := range torn {
+		if err := os.WriteFile(filepath.Join(dir, namesDir, fileName(name)), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	damaged := filepath.Join(dir, namesDir, "damaged")
+	if err := os.WriteFile(damaged, []byte("no file of ours\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	same := openOn(t, dir, boot("one", time.Now()))
+	for name := range torn {
+		if st, err := same.Join(t.Context(), name, claim(time.Hour)); err == nil {
+			t.Errorf("%s, in the same boot: %+v", name, st)
+		}
+	}
+	crash(one)
+	two := openOn(t, dir, boot("two", time.Now()))
+	for name := range torn {
+		if st := join(t, two, name, claim(time.Hour)); st.State != lease.Held {
+			t.Errorf("%s, in the next boot: %+v", name, st)
+		}
+	}
+	if st, err := two.Join(t.Context(), "damaged", claim(time.Hour)); err == nil {
+		t.Errorf("damaged, in the next boot: %+v", st)
+	}
+}
+
+// A claim that is bound to no process lives by its lease alone.
+func TestUnboundClaimOutlivesItsStore(t *testing.T) {
+	dir := t.TempDir()
+	a, b := newStore(t, dir), newStore(t, dir)
+	c := claim(time.Hour)
+	join(t, a, "n", c)
+	err := a.move(t.Context(), "n", func(r *record, _ time.Time, _ func(string) bool) error {
+		r.bound[c.ID] = nil
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	crash(a)
+	if st := join(t, b, "n", claim(time.Hour)); st.State != lease.Waiting {
+		t.Errorf("beside it: %+v", st)
+	}
+	if out := b.Renew(t.Context(), []driver.Ref{{Name: "n", Token: lease.Token{ID: c.ID}, TTL: time.Hour}}); out[0].Err != nil || out[0].State != lease.Held {
+		t.Errorf("renewed by another process: %+v", out[0])
+	}
+	crash(b)
+	if q, err := newStore(t, dir).Inspect(t.Context(), "n"); err != nil || len(q.Holders()) != 1 {
+		t.Errorf("after both are dead: %+v, %v", q.Claims, err)
+	}
+}
+
+// Whoever renews a claim trusts it, so it lives as long as any of those who did.
+func TestClaimLivesAsLongAsAnyWhoRenewedIt(t *testing.T) {
+	dir := t.TempDir()
+	a, b, c := newStore(t, dir), newStore(t, dir), newStore(t, dir)
+	mine := claim(time.Hour)
+	st := join(t, a, "n", mine)
+	out := b.Renew(t.Context(), []driver.Ref{{Name: "n", Token: lease.Token{ID: mine.ID, Ticket: st.Ticket}, TTL: time.Hour}})
+	if out[0].Err != nil || out[0].State != lease.Held {
+		t.Fatalf("renewed by another Store: %+v", out[0])
+	}
+	crash(a)
+	other := claim(time.Hour)
+	other.NoWait = true
+	if st := join(t, c, "n", other); st.State != lease.Busy {
+		t.Errorf("the one who joined is dead, the one who renewed lives: %+v", st)
+	}
+	crash(b)
+	if st := join(t, c, "n", other); st.State != lease.Held {
+		t.Errorf("both are dead: %+v", st)
+	}
+}
+
+// Messages can be lost: the one who releases may be killed before it sends any.
+func TestLostMessageCostsOneLook(t *testing.T) {
+	dir := t.TempDir()
+	a, b := newStore(t, dir), newStore(t, dir)
+	first, second := claim(time.Hour), claim(time.Hour)
+	join(t, a, "n", first)
+	queued := join(t, b, "n", second)
+	if err := os.Remove(filepath.Join(dir, wakeDir, b.self.id)); err != nil {
+		t.Fatal(err)
+	}
+	answer := waitInBackground(t, b, "n", second.ID, queued)
+	leave(t, a, "n", first.ID, lease.Seal{})
+	if st := <-answer; st.State != lease.Held {
+		t.Errorf("got %+v", st)
+	}
+}
+
+func TestSweepRemovesWhatTheDeadHaveLeft(t *testing.T) {
+	dir := t.TempDir()
+	a, b := newStore(t, dir), newStore(t, dir)
+	join(t, a, "n", claim(time.Hour))
+	leave(t, a, "late", lease.NewID(), lease.Seal{}) // a tombstone
+	b.Close()
+	b = newStore(t, dir)
+	join(t, b, "kept", claim(time.Hour))
+	crash(a)
+	old := time.Now().Add(-time.Hour)
+	for _, path := range []string{sweptFile, filepath.Join(aliveDir, a.self.id), filepath.Join(wakeDir, a.self.id), filepath.Join(aliveDir, b.self.id)} {
+		if err := os.Chtimes(filepath.Join(dir, path), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.sweep()
+	for path, want := range map[string]bool{
+		filepath.Join(aliveDir, a.self.id): false,
+		filepath.Join(wakeDir, a.self.id):  false,
+		filepath.Join(namesDir, "n"):       false,
+		filepath.Join(namesDir, "kept"):    true,
+		filepath.Join(namesDir, "late"):    true,
+		filepath.Join(aliveDir, b.self.id): true,
+		filepath.Join(wakeDir, b.self.id):  true,
+	} {
+		if _, err := os.Lstat(filepath.Join(dir, path)); (err == nil) != want {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// A program that tidies up has removed the file that says that the Store lives.
+func TestDeletedLifeIsMadeAgain(t *testing.T) {
+	dir := t.TempDir()
+	a, b := newStore(t, dir), newStore(t, dir)
+	if err := os.Remove(filepath.Join(dir, aliveDir, a.self.id)); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.stay(); err != nil {
+		t.Fatal(err)
+	}
+	if b.dead(a.self.id) {
+		t.Error("it lives and seems dead")
+	}
+}

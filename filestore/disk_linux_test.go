@@ -1,0 +1,56 @@
+package filestore
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/driver"
+	"github.com/redlatch/redlatch/lease"
+)
+
+func TestFullAndReadOnlyDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
+		t.Skipf("cannot mount a small file system: %v", err)
+	}
+	defer syscall.Unmount(dir, syscall.MNT_DETACH)
+	s := newStore(t, dir)
+	mine, queued := claim(time.Hour), claim(time.Hour)
+	held := join(t, s, "n", mine)
+	ballast := filepath.Join(dir, "ballast")
+	f, err := os.Create(ballast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = f.Write(make([]byte, 512))
+	}
+	f.Close()
+
+	var fault *driver.Fault
+	if _, err := s.Join(t.Context(), "n", queued); !errors.As(err, &fault) || fault.Kind != driver.Unavailable || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("join on a full disk: %v", err)
+	}
+	q, err := s.Inspect(t.Context(), "n")
+	if err != nil || len(q.Claims) != 1 || q.Claims[0].ID != mine.ID {
+		t.Errorf("after it: %+v, %v", q.Claims, err)
+	}
+	if st := leave(t, s, "n", mine.ID, lease.Seal{}); st.State != lease.Held {
+		t.Errorf("release on a full disk: %+v", st)
+	}
+	os.Remove(ballast)
+	if st := join(t, s, "n", queued); st.State != lease.Held || st.Ticket <= held.Ticket {
+		t.Errorf("afterwards: %+v, fence before %d", st, held.Ticket)
+	}
+
+	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Skipf("cannot make it read-only while files are open: %v", err)
+	}
+	if _, err := s.Join(t.Context(), "n", claim(time.Hour)); !errors.As(err, &fault) || fault.Kind != driver.Denied {
+		t.Errorf("join on a read-only disk: %v", err)
+	}
+}
