@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/lease"
 )
 
-func TestFullAndReadOnlyDisk(t *testing.T) {
+func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
 		t.Skipf("cannot mount a small file system: %v", err)
@@ -46,11 +46,17 @@ func TestFullAndReadOnlyDisk(t *testing.T) {
 	if st := join(t, s, "n", queued); st.State != lease.Held || st.Ticket <= held.Ticket {
 		t.Errorf("afterwards: %+v, fence before %d", st, held.Ticket)
 	}
+}
 
-	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
-		t.Skipf("cannot make it read-only while files are open: %v", err)
+func TestReadOnlyDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_RDONLY, ""); err != nil {
+		t.Skipf("cannot mount a file system: %v", err)
 	}
-	if _, err := s.Join(t.Context(), "n", claim(time.Hour)); !errors.As(err, &fault) || fault.Kind != driver.Denied {
-		t.Errorf("join on a read-only disk: %v", err)
+	defer syscall.Unmount(dir, syscall.MNT_DETACH)
+	_, err := New(filepath.Join(dir, "locks"), Options{})
+	var fault *driver.Fault
+	if !errors.As(err, &fault) || fault.Kind != driver.Denied || !errors.Is(err, syscall.EROFS) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -218,8 +218,8 @@ func TestKilledHolderFreesTheLock(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("after kill -9 of the holder: median %v, longest %v", took[len(took)/2], took[len(took)-1])
-	if took[0] > 10*time.Second {
-		t.Errorf("the fastest took %v", took[0])
+	if median := took[len(took)/2]; median > time.Second {
+		t.Errorf("half of the time it took %v: nobody looks at the holder", median)
 	}
 }
 

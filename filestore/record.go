@@ -107,6 +107,8 @@ func (r *record) settle(dead func(store string) bool, now time.Time) {
 		return len(stores) > 0 && !slices.ContainsFunc(stores, func(s string) bool { return !dead(s) })
 	})
 	r.queue.Advance(now)
+	// A claim that comes again under its ID is another one.
+	maps.DeleteFunc(r.bound, func(id string, _ []string) bool { return r.entry(id) == nil })
 }
 
 // leave is the queue's, noting the tombstone.

@@ -483,3 +483,33 @@ func TestDeletedLifeIsMadeAgain(t *testing.T) {
 		t.Error("it lives and seems dead")
 	}
 }
+
+// A claim that was bound to no process, ends and is joined again is bound.
+func TestClaimThatComesAgainIsBound(t *testing.T) {
+	dir := t.TempDir()
+	a, b := newStore(t, dir), newStore(t, dir)
+	c := claim(20 * time.Millisecond)
+	join(t, a, "n", c)
+	err := a.move(t.Context(), "n", func(r *record, _ time.Time, _ func(string) bool) error {
+		r.bound[c.ID] = nil
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for { // looking writes nothing: its end is found by its own next join
+		if q, err := b.Inspect(patient(t), "n"); err != nil {
+			t.Fatal(err)
+		} else if len(q.Claims) == 0 {
+			break
+		}
+	}
+	c.TTL = time.Hour
+	if st := join(t, a, "n", c); st.State != lease.Held {
+		t.Fatalf("again: %+v", st)
+	}
+	crash(a)
+	if st := join(t, b, "n", claim(time.Hour)); st.State != lease.Held {
+		t.Errorf("after its death: %+v", st)
+	}
+}
