@@ -71,7 +71,7 @@ func wokenByWithdrawal(w *world) {
 	st := c.queues(w.name(), last)
 	c.soonAfter(func() {
 		a.leaves(w.name(), mine, lease.Held)
-		b.leaves(w.name(), next, lease.Held)
+		b.seals(w.name(), next, lease.Seal{}) // it may be gone: its process has seen that nobody waits any more
 	}, w.name(), last, st)
 }
 
