@@ -62,7 +62,7 @@ func (l *leavings) add(name, id string, until lease.Instant) {
 }
 
 func (l *leavings) addSealed(name, id string, s lease.Seal, until lease.Instant) *leaving {
-	e := &leaving{name: name, id: id, seal: s, until: until, tried: make(chan struct{})}
+	e := &leaving{name: name, id: id, seal: s, until: until, next: elapsed.Now(), tried: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.queue = append(l.queue, e)
@@ -114,9 +114,6 @@ func (l *leavings) pop() (*leaving, time.Duration) {
 	for i, e := range l.queue {
 		if e.next < l.queue[first].next {
 			first = i
-		}
-		if e.next == 0 {
-			break
 		}
 	}
 	e := l.queue[first]

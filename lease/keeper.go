@@ -40,6 +40,7 @@ func AttemptTimeout(ttl time.Duration) time.Duration {
 type Keeper struct {
 	terms Terms
 	start Instant // the call that got the lock
+	acked Instant // when the last one of those that were acknowledged was sent
 	until Instant // trust
 	next  Instant // the next renewal
 	busy  bool    // a renewal is on its way
@@ -63,7 +64,7 @@ type Order struct {
 // Keep starts a keeper for a hold that was got by a call sent at asked, for lease.
 // A lease shorter than the TTL (a grant) is renewed soon.
 func Keep(t Terms, asked Instant, lease time.Duration) *Keeper {
-	k := &Keeper{terms: t, start: asked}
+	k := &Keeper{terms: t, start: asked, acked: asked, until: asked}
 	k.trust(asked, lease)
 	return k
 }
@@ -95,7 +96,6 @@ func (k *Keeper) Renewed(now, sent Instant, lease time.Duration) Order {
 		return o // an answer after the end changes nothing: the holder has been told
 	}
 	k.trust(sent, lease)
-	k.failing = false
 	return k.Tick(now)
 }
 
@@ -103,6 +103,9 @@ func (k *Keeper) Renewed(now, sent Instant, lease time.Duration) Order {
 // about the lock. It is tried again until trust ends.
 func (k *Keeper) Failed(now, sent Instant, cause error) Order {
 	k.busy = false
+	if sent < k.acked {
+		return k.Tick(now) // a later one was acknowledged
+	}
 	if !k.failing {
 		k.failing, k.since = true, sent
 	}
@@ -137,7 +140,7 @@ func (k *Keeper) Tick(now Instant) Order {
 		return k.order()
 	}
 	switch {
-	case now >= k.maxHold():
+	case now >= k.maxHold() && k.maxHold() <= k.stop(): // whatever came first, however late this is
 		k.loss = &Loss{Why: HeldTooLong, At: now, After: k.terms.MaxHold}
 	case now >= k.stop() && k.failing:
 		k.loss = &Loss{Why: Unreachable, At: now, After: now.Sub(k.since), Cause: k.cause}
@@ -175,6 +178,10 @@ func (k *Keeper) order() Order {
 func (k *Keeper) trust(asked Instant, lease time.Duration) {
 	usable := k.terms.usable(lease)
 	k.until = max(k.until, asked.Add(usable))
+	if asked < k.acked {
+		return // an answer out of order: what was planned after the later one stands
+	}
+	k.acked, k.failing = asked, false
 	k.next = asked.Add(max(usable-k.terms.StopMargin, 0) / 3)
 }
 
