@@ -210,7 +210,7 @@ func TestKilledHolderFreesTheLock(t *testing.T) {
 		p.kill()
 		got := <-answer
 		took = append(took, time.Since(killed))
-		if got.State != lease.Held {
+		if got.State != lease.Held || got.Lease != c.TTL {
 			t.Fatalf("got %+v", got)
 		}
 		last = int64(got.Ticket)
@@ -223,7 +223,7 @@ func TestKilledHolderFreesTheLock(t *testing.T) {
 	}
 }
 
-// waitInBackground returns when the wait sleeps.
+// waitInBackground returns when the wait sleeps and all is known of what it waits for.
 func waitInBackground(t *testing.T, s *Store, name, id string, st lease.Standing) <-chan lease.Standing {
 	t.Helper()
 	answer := make(chan lease.Standing, 1)
@@ -235,20 +235,19 @@ func waitInBackground(t *testing.T, s *Store, name, id string, st lease.Standing
 		}
 		answer <- st
 	}()
-	for s.waiting.dueOf(name) == lease.Never {
+	for !s.waiting.looked(name) && ctx.Err() == nil {
 		sleep(ctx, time.Millisecond)
 	}
 	return answer
 }
 
-func (q *waiters) dueOf(name string) lease.Instant {
+// looked reports whether the round of looks has been at the name.
+func (q *waiters) looked(name string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
-	if l := q.lines[name]; l != nil {
-		return l.due
-	}
-	return lease.Never
+	l := q.lines[name]
+	return l != nil && l.info != nil
 }
 
 // Without a waiter nobody looks; who comes finds it free at once.
@@ -371,6 +370,7 @@ func TestProcessesDoNotOverlap(t *testing.T) {
 		start(t, "work", dir, log, "a,b,c", "8", "25"),
 	}
 	for _, p := range procs {
+		defer time.AfterFunc(time.Minute, p.kill).Stop() // a hang is a failure
 		out, _ := io.ReadAll(p.out)
 		if err := p.Wait(); err != nil {
 			t.Fatalf("%v: %s", err, out)

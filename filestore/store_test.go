@@ -215,7 +215,7 @@ func TestSymbolicLinksAreNotFollowed(t *testing.T) {
 		if err := os.Symlink(test.to, link); err != nil {
 			t.Fatal(err)
 		}
-		if st, err := s.Join(t.Context(), "n", claim(time.Minute)); (err != nil) != test.refused {
+		if st, err := s.Join(patient(t), "n", claim(time.Minute)); (err != nil) != test.refused {
 			t.Errorf("%s: %v, %v", test.link, st.State, err)
 		}
 		os.Remove(link)
@@ -247,12 +247,13 @@ func TestCallsEndWithTheirContextWhileTheLockFileIsTaken(t *testing.T) {
 // A lock file that was deleted is locked by nobody else: its lock is worth nothing.
 func TestDeletedLockFileIsNoticed(t *testing.T) {
 	dir := t.TempDir()
-	s := newStore(t, dir)
+	s, other := newStore(t, dir), newStore(t, dir)
 	sh := s.shardOf("n")
 	join(t, s, "n", claim(time.Minute))
 	if err := os.Remove(filepath.Join(dir, sh.file)); err != nil {
 		t.Fatal(err)
 	}
+	join(t, other, "n", claim(time.Minute))
 	if err := s.enter(patient(t), sh); err != nil {
 		t.Fatal(err)
 	}

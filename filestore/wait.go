@@ -32,8 +32,8 @@ type waiters struct {
 	kick    chan struct{} // capacity 1: a line is due earlier than was thought
 }
 
-// line is the waiters of one name. What is known about its file is only the goroutine's
-// that looks around; the rest is waiters.mu's.
+// line is the waiters of one name. All of it is waiters.mu's; what is known about the
+// file is written by the goroutine that looks around only, which may read it as it likes.
 type line struct {
 	waiting []*waiter
 	due     lease.Instant // something happens by itself then
@@ -310,13 +310,10 @@ func (s *Store) lookAt(name string, l *line, now lease.Instant) {
 		s.waiting.wakeLine(l, func(*waiter) bool { return true }) // they see it, too
 		return
 	}
-	l.info, l.full, l.holders = info, now.Add(fullLook), nil
-	for _, e := range r.queue.Holders() {
-		l.holders = append(l.holders, r.bound[e.ID]...)
-	}
 	if stale {
-		l.info = nil // whoever is woken may give up before it is done
+		info = nil // whoever is woken may give up before it is done: look again
 	}
+	s.waiting.found(l, info, now, r)
 	s.waiting.expect(name, r)
 	first := stale
 	s.waiting.wakeLine(l, func(w *waiter) bool {
@@ -324,6 +321,17 @@ func (s *Store) lookAt(name string, l *line, now lease.Instant) {
 		first = false
 		return wake
 	})
+}
+
+// found notes what a look has found.
+func (q *waiters) found(l *line, info fs.FileInfo, now lease.Instant, r *record) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+
+	l.info, l.full, l.holders = info, now.Add(fullLook), nil
+	for _, e := range r.queue.Holders() {
+		l.holders = append(l.holders, r.bound[e.ID]...)
+	}
 }
 
 func (q *waiters) wakeLine(l *line, which func(*waiter) bool) {
