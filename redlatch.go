@@ -57,6 +57,9 @@ type Locker struct {
 	mu     sync.Mutex
 	closed bool
 	busy   sync.WaitGroup // calls that Close waits for; added to under mu
+
+	wound    chan struct{} // closed when all has ended
+	closeErr error         // what could not be released; before wound is closed nobody reads it
 }
 
 // New returns a Locker on store. It sends nothing. The error says what Config.Require
@@ -76,7 +79,7 @@ func New(store driver.Store, cfg Config) (*Locker, error) {
 		return nil, &Error{Op: "new", Err: invalid("%d MaxWaiters are negative; 0 is no bound", cfg.MaxWaiters)}
 	}
 	cfg.Owner = ownerDefaults(cfg.Owner)
-	l := &Locker{store: store, features: f, cfg: cfg}
+	l := &Locker{store: store, features: f, cfg: cfg, wound: make(chan struct{})}
 	l.ctx, l.stop = context.WithCancelCause(context.Background())
 	l.keeping.init(l)
 	l.leavings.init(store)
@@ -145,23 +148,27 @@ func joinContext(hold, caller context.Context) (context.Context, context.CancelF
 // left goes on in the background. It does not close the store. Closing again waits again.
 func (l *Locker) Close(ctx context.Context) error {
 	l.mu.Lock()
-	l.closed = true
+	if !l.closed {
+		l.closed = true
+		go l.wind()
+	}
 	l.mu.Unlock()
-	l.stop(ErrClosed)
 
-	done := make(chan error, 1)
-	go func() {
-		l.busy.Wait()
-		err := l.keeping.close(l.cfg.KeepOnClose)
-		l.leavings.wait()
-		done <- err
-	}()
 	select {
-	case err := <-done:
-		return err
+	case <-l.wound:
+		return l.closeErr
 	case <-ctx.Done():
 		return &Error{Op: "close", Err: context.Cause(ctx)}
 	}
+}
+
+// wind ends everything. Each step leaves nothing that could add to the next one's.
+func (l *Locker) wind() {
+	defer close(l.wound)
+	l.stop(ErrClosed)
+	l.busy.Wait()
+	l.closeErr = l.keeping.close(l.cfg.KeepOnClose)
+	l.leavings.wait()
 }
 
 // enter is called by everything that Close must wait for.

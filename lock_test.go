@@ -1,0 +1,744 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/driver"
+	"github.com/redlatch/redlatch/lease"
+	"github.com/redlatch/redlatch/memstore"
+)
+
+func TestDoReleasesOnPanicAndPanicsOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := pair(t)
+		func() {
+			defer func() {
+				if got := recover(); got != "boom" {
+					t.Errorf("recovered %v, want boom", got)
+				}
+			}()
+			_ = a.Do(t.Context(), "x", redlatch.Options{}, func(context.Context, *redlatch.Held) error { panic("boom") })
+		}()
+		held, err := b.TryLock(t.Context(), "x", redlatch.Options{})
+		if err != nil {
+			t.Fatalf("held after the panic: %v", err)
+		}
+		mustUnlock(t, held)
+
+		var gone sync.WaitGroup
+		gone.Go(func() {
+			_ = a.Do(t.Context(), "x", redlatch.Options{}, func(context.Context, *redlatch.Held) error { runtime.Goexit(); return nil })
+		})
+		gone.Wait()
+		if held, err = b.TryLock(t.Context(), "x", redlatch.Options{}); err != nil {
+			t.Fatalf("held after Goexit: %v", err)
+		}
+		mustUnlock(t, held)
+	})
+}
+
+func TestDoReturnsTheErrorOfFn(t *testing.T) {
+	a, _, _ := pair(t)
+	mine := errors.New("mine")
+	err := a.Do(t.Context(), "x", redlatch.Options{}, func(context.Context, *redlatch.Held) error { return mine })
+	if err != mine {
+		t.Errorf("got %v, want fn's error as it was", err)
+	}
+}
+
+func TestDoSaysThatTheHoldWasLostBesideFnsError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, m := pair(t)
+		mine := errors.New("mine")
+		err := a.Do(t.Context(), "x", redlatch.Options{TTL: ttl}, func(ctx context.Context, _ *redlatch.Held) error {
+			m.set(func(m *meddler) { m.down = true })
+			<-ctx.Done()
+			m.set(func(m *meddler) { m.down = false })
+			return mine
+		})
+		mustBe(t, err, mine, redlatch.ErrLost)
+	})
+}
+
+func TestWaitersGetTheLockInOrderAndFencesGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := pair(t)
+		held := mustLock(t, a, "x", redlatch.Options{})
+		fence := held.Fence()
+		order := make(chan int, 20)
+		for i := range 20 {
+			go func() {
+				l := a
+				if i%2 == 0 {
+					l = b
+				}
+				if err := l.Do(t.Context(), "x", redlatch.Options{}, func(_ context.Context, held *redlatch.Held) error {
+					if held.Fence() <= fence {
+						t.Errorf("fence %d after %d", held.Fence(), fence)
+					}
+					fence = held.Fence()
+					order <- i
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+			}()
+			synctest.Wait() // it stands in line
+		}
+		mustUnlock(t, held)
+		for i := range 20 {
+			if got := <-order; got != i {
+				t.Errorf("number %d came in place %d", got, i)
+			}
+		}
+	})
+}
+
+func TestAWaitLongerThanTheTTLIsFine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := pair(t)
+		held := mustLock(t, a, "x", redlatch.Options{TTL: ttl})
+		time.AfterFunc(20*ttl, func() { mustUnlock(t, held) })
+		start := time.Now()
+		other := mustLock(t, b, "x", redlatch.Options{TTL: ttl, MaxWait: time.Hour})
+		if waited := time.Since(start); waited < 20*ttl || waited > 20*ttl+time.Second {
+			t.Errorf("got it after %v, it was free after %v", waited, 20*ttl)
+		}
+		mustUnlock(t, other)
+	})
+}
+
+func TestMaxWaitEndsTheWaitAndNamesTheHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := pair(t)
+		held := mustLock(t, a, "x", redlatch.Options{})
+		start := time.Now()
+		_, err := b.Lock(t.Context(), "x", redlatch.Options{MaxWait: 700 * time.Millisecond})
+		if waited := time.Since(start); waited < 700*time.Millisecond || waited > 800*time.Millisecond {
+			t.Errorf("waited %v", waited)
+		}
+		mustBe(t, err, redlatch.ErrHeld)
+		mustNotBe(t, err, context.DeadlineExceeded, redlatch.ErrUnavailable)
+		var busy *redlatch.HeldError
+		if !errors.As(err, &busy) || busy.Holder == nil || busy.Holder.Owner.Name != "alice" || busy.Holder.Ticket != held.Fence() || busy.Waited == 0 {
+			t.Errorf("%v (%+v) does not say who holds it", err, busy)
+		}
+		if got := err.Error(); !strings.Contains(got, `lock "x": held by alice (pid 1`) {
+			t.Errorf("message %q", got)
+		}
+		mustUnlock(t, held)
+	})
+}
+
+func TestADeadlineWhileWaitingIsBothHeldAndTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := pair(t)
+		held := mustLock(t, a, "x", redlatch.Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := b.Lock(ctx, "x", redlatch.Options{})
+		mustBe(t, err, redlatch.ErrHeld, context.DeadlineExceeded)
+		mustUnlock(t, held)
+	})
+}
+
+func TestMaxAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, m := pair(t)
+		held := mustLock(t, b, "x", redlatch.Options{})
+		_, err := a.Lock(t.Context(), "x", redlatch.Options{MaxAttempts: 1})
+		mustBe(t, err, redlatch.ErrHeld)
+		mustUnlock(t, held)
+
+		w := locker(t, m, redlatch.Config{OnUnavailable: redlatch.Wait})
+		m.set(func(m *meddler) { m.down = true })
+		m.joins.Store(0)
+		_, err = w.Lock(t.Context(), "x", redlatch.Options{MaxAttempts: 4})
+		mustBe(t, err, redlatch.ErrUnavailable)
+		if n := m.joins.Load(); n != 4 {
+			t.Errorf("%d joins, want 4", n)
+		}
+		m.set(func(m *meddler) { m.down = false })
+	})
+}
+
+func TestOnUnavailableWaitSurvivesAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, _, m := pair(t)
+		l := locker(t, m, redlatch.Config{OnUnavailable: redlatch.Wait})
+		m.set(func(m *meddler) { m.down = true })
+		time.AfterFunc(10*time.Second, func() { m.set(func(m *meddler) { m.down = false }) })
+		start := time.Now()
+		held := mustLock(t, l, "x", redlatch.Options{})
+		if took := time.Since(start); took < 10*time.Second || took > 12*time.Second {
+			t.Errorf("got it after %v, the store was back after 10s", took)
+		}
+		mustUnlock(t, held)
+
+		m.set(func(m *meddler) { m.down = true })
+		_, err := l.Lock(t.Context(), "x", redlatch.Options{MaxWait: 3 * time.Second})
+		mustBe(t, err, redlatch.ErrUnavailable)
+		mustNotBe(t, err, redlatch.ErrHeld)
+		m.set(func(m *meddler) { m.down = false })
+	})
+}
+
+func TestTryLockDoesNotPassThoseWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := pair(t)
+		held := mustLock(t, a, "x", redlatch.Options{Shared: true})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			mustUnlock(t, mustLock(t, b, "x", redlatch.Options{}))
+		}()
+		synctest.Wait()
+		_, err := b.TryLock(t.Context(), "x", redlatch.Options{Shared: true})
+		mustBe(t, err, redlatch.ErrHeld)
+		mustUnlock(t, held)
+		<-done
+	})
+}
+
+func TestMaxWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locker(t, memstore.New(), redlatch.Config{MaxWaiters: 1})
+		held := mustLock(t, l, "x", redlatch.Options{})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			mustUnlock(t, mustLock(t, l, "x", redlatch.Options{}))
+		}()
+		synctest.Wait()
+		_, err := l.Lock(t.Context(), "x", redlatch.Options{})
+		mustBe(t, err, redlatch.ErrQueueFull)
+		mustUnlock(t, held)
+		<-done
+	})
+}
+
+func TestStopMarginEndsTheContextThatMuchEarlier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, m := pair(t)
+		held := mustLock(t, a, "x", redlatch.Options{TTL: ttl, StopMargin: time.Second})
+		start := time.Now()
+		m.set(func(m *meddler) { m.down = true })
+		lostWhy(t, held)
+		if ended := time.Since(start); ended != trustOf(ttl)-time.Second {
+			t.Errorf("ended after %v, want %v", ended, trustOf(ttl)-time.Second)
+		}
+		m.set(func(m *meddler) { m.down = false })
+		mustBe(t, held.Unlock(), redlatch.ErrLost)
+
+		held = mustLock(t, a, "x", redlatch.Options{TTL: ttl, StopMargin: ttl / 2})
+		time.Sleep(20 * ttl)
+		if !held.Valid() {
+			t.Error("renewals do not take the margin into account")
+		}
+		mustUnlock(t, held)
+	})
+}
+
+func TestHoldAtLeastKeepsTheNameClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := pair(t)
+		start := time.Now()
+		mustUnlock(t, mustLock(t, a, "x", redlatch.Options{HoldAtLeast: time.Minute}))
+		_, err := b.TryLock(t.Context(), "x", redlatch.Options{})
+		mustBe(t, err, redlatch.ErrSealed)
+		mustNotBe(t, err, redlatch.ErrHeld)
+		_, err = b.Lock(t.Context(), "x", redlatch.Options{OnSeal: lease.SealFail})
+		mustBe(t, err, redlatch.ErrSealed)
+		held := mustLock(t, b, "x", redlatch.Options{})
+		if after := time.Since(start); after < time.Minute || after > time.Minute+time.Second {
+			t.Errorf("the next one got it after %v", after)
+		}
+		mustUnlock(t, held)
+		mustUnlock(t, mustLock(t, b, "x", redlatch.Options{}))
+	})
+}
+
+func TestASealTellsWaitersWhoDoNotWantToWaitForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := pair(t)
+		held := mustLock(t, a, "x", redlatch.Options{HoldAtLeast: time.Hour})
+		got := make(chan error, 1)
+		go func() {
+			_, err := b.Lock(t.Context(), "x", redlatch.Options{OnSeal: lease.SealFail})
+			got <- err
+		}()
+		synctest.Wait()
+		mustUnlock(t, held)
+		mustBe(t, <-got, redlatch.ErrSealed)
+	})
+}
+
+func TestRenewByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, m := pair(t)
+		held := mustLock(t, a, "x", redlatch.Options{TTL: ttl, NoRenew: true})
+		time.Sleep(ttl / 2)
+		if err := held.Renew(t.Context(), 10*ttl); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(9 * ttl)
+		if !held.Valid() {
+			t.Error("lost before the renewed lease was over")
+		}
+		if err := held.Renew(t.Context(), time.Nanosecond); !errors.Is(err, redlatch.ErrInvalid) {
+			t.Errorf("a TTL of a nanosecond: %v", err)
+		}
+		mustUnlock(t, held)
+		mustBe(t, held.Renew(t.Context(), 0), redlatch.ErrNotHeld)
+
+		held = mustLock(t, b, "x", redlatch.Options{TTL: ttl})
+		if err := held.Renew(t.Context(), 100*ttl); err != nil { // for good
+			t.Fatal(err)
+		}
+		if err := held.Renew(t.Context(), time.Second); err != nil { // does not shorten
+			t.Fatal(err)
+		}
+		if left := time.Until(held.Until()); left < 90*ttl {
+			t.Errorf("a shorter renewal left %v", left)
+		}
+		mustUnlock(t, held)
+		m.set(func(m *meddler) { m.down = true })
+		m.set(func(m *meddler) { m.down = false })
+	})
+}
+
+func TestUnlockTwiceFromAnotherGoroutineAndAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		l := locker(t, store, redlatch.Config{})
+		held := mustLock(t, l, "x", redlatch.Options{})
+		errs := make(chan error, 8)
+		for range cap(errs) {
+			go func() { errs <- held.Unlock() }()
+		}
+		done := 0
+		for range cap(errs) {
+			if err := <-errs; err == nil {
+				done++
+			} else {
+				mustBe(t, err, redlatch.ErrNotHeld)
+			}
+		}
+		if done != 1 {
+			t.Errorf("%d of 8 unlocks succeeded", done)
+		}
+
+		held = mustLock(t, l, "x", redlatch.Options{})
+		if err := l.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		mustBe(t, held.Unlock(), redlatch.ErrNotHeld)
+		_, err := l.Lock(t.Context(), "x", redlatch.Options{})
+		mustBe(t, err, redlatch.ErrClosed)
+		mustBe(t, held.Renew(t.Context(), 0), redlatch.ErrNotHeld)
+	})
+}
+
+func TestReentrancyThroughTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := pair(t)
+		re := redlatch.Options{Reentrant: true}
+		outer := mustLock(t, a, "x", redlatch.Options{})
+
+		_, err := a.Lock(outer.Context(), "x", redlatch.Options{})
+		mustBe(t, err, redlatch.ErrHeld) // at once: it would wait for itself
+		inner, err := a.Lock(outer.Context(), "x", re)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if inner.Fence() != outer.Fence() || inner.Token() != outer.Token() {
+			t.Errorf("fence %d inside %d", inner.Fence(), outer.Fence())
+		}
+		inmost, err := a.TryLock(inner.Context(), "x", re)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := a.TryLock(outer.Context(), "y", re) // another name is another lock
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, other)
+
+		_, err = a.TryLock(t.Context(), "x", re) // not under the hold's context
+		mustBe(t, err, redlatch.ErrHeld)
+		_, err = b.TryLock(outer.Context(), "x", re) // not this Locker's
+		mustBe(t, err, redlatch.ErrHeld)
+
+		mustUnlock(t, outer) // the count decides, not the order
+		mustUnlock(t, inner)
+		mustBe(t, inner.Unlock(), redlatch.ErrNotHeld)
+		if !inmost.Valid() {
+			t.Error("the last hold ended with the others")
+		}
+		_, err = b.TryLock(t.Context(), "x", re)
+		mustBe(t, err, redlatch.ErrHeld)
+		mustUnlock(t, inmost)
+		mustUnlock(t, mustLock(t, b, "x", re))
+	})
+}
+
+func TestReentrancyEndsWithALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, m := pair(t)
+		outer := mustLock(t, a, "x", redlatch.Options{TTL: ttl})
+		m.set(func(m *meddler) { m.down = true })
+		lostWhy(t, outer)
+		m.set(func(m *meddler) { m.down = false })
+		_, err := a.Lock(outer.Context(), "x", redlatch.Options{Reentrant: true})
+		mustBe(t, err, redlatch.ErrLost)
+		mustBe(t, outer.Unlock(), redlatch.ErrLost)
+	})
+}
+
+func TestLockAllTakesAllOrNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := pair(t)
+		all, err := a.LockAll(t.Context(), []string{"c", "a", "b", "a"}, redlatch.Options{TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(all.Each()); n != 3 || !all.Valid() {
+			t.Errorf("%d locks, valid %v", n, all.Valid())
+		}
+		_, err = b.TryLock(t.Context(), "b", redlatch.Options{})
+		mustBe(t, err, redlatch.ErrHeld)
+		mustUnlock(t, all)
+		if all.Valid() || all.Context().Err() == nil {
+			t.Error("valid after the release")
+		}
+
+		held := mustLock(t, b, "b", redlatch.Options{})
+		start := time.Now()
+		_, err = a.LockAll(t.Context(), []string{"a", "b", "c"}, redlatch.Options{MaxWait: time.Second})
+		mustBe(t, err, redlatch.ErrHeld)
+		if took := time.Since(start); took > 1100*time.Millisecond {
+			t.Errorf("MaxWait is for all together, took %v", took)
+		}
+		for _, name := range []string{"a", "c"} {
+			free, err := b.TryLock(t.Context(), name, redlatch.Options{})
+			if err != nil {
+				t.Errorf("%s was kept: %v", name, err)
+				continue
+			}
+			mustUnlock(t, free)
+		}
+		mustUnlock(t, held)
+	})
+}
+
+func TestLockAllCannotDeadlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := pair(t)
+		var wg sync.WaitGroup
+		for i, names := range [][]string{{"x", "y", "z"}, {"z", "y", "x"}, {"y", "x"}, {"z", "x"}} {
+			for range 20 {
+				l := a
+				if i%2 == 0 {
+					l = b
+				}
+				wg.Go(func() {
+					all, err := l.LockAll(t.Context(), names, redlatch.Options{})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(time.Millisecond)
+					mustUnlock(t, all)
+				})
+			}
+		}
+		wg.Wait()
+	})
+}
+
+func TestLockAllEndsWhenOneIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, m := pair(t)
+		all, err := a.LockAll(t.Context(), []string{"a", "b"}, redlatch.Options{TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Store.Leave(t.Context(), "b", tokenOf(t, all.Each()[1]).ID, lease.Seal{}); err != nil {
+			t.Fatal(err)
+		}
+		<-all.Context().Done()
+		mustBe(t, context.Cause(all.Context()), redlatch.ErrLost)
+		mustBe(t, all.Unlock(), redlatch.ErrLost)
+	})
+}
+
+func TestResumeTakesAHoldUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		first := locker(t, store, redlatch.Config{KeepOnClose: true})
+		held := mustLock(t, first, "x", redlatch.Options{TTL: time.Minute})
+		token, fence := held.Token(), held.Fence()
+		if err := first.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if held.Valid() {
+			t.Error("valid after Close")
+		}
+		mustBe(t, held.Unlock(), redlatch.ErrClosed)
+
+		second := locker(t, store, redlatch.Config{})
+		_, err := second.TryLock(t.Context(), "x", redlatch.Options{})
+		mustBe(t, err, redlatch.ErrHeld)
+		again, err := second.Resume(t.Context(), "x", token, redlatch.Options{TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again.Fence() != fence {
+			t.Errorf("fence %d, was %d", again.Fence(), fence)
+		}
+		time.Sleep(10 * time.Minute)
+		if !again.Valid() {
+			t.Error("a resumed hold is not renewed")
+		}
+		mustUnlock(t, again)
+		_, err = second.Resume(t.Context(), "x", token, redlatch.Options{})
+		mustBe(t, err, redlatch.ErrLost)
+		_, err = second.Resume(t.Context(), "x", "gibberish", redlatch.Options{})
+		mustBe(t, err, redlatch.ErrInvalid)
+	})
+}
+
+func TestBreakKeepsTheNameClosedUntilTheHolderStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, m := pair(t)
+		held := mustLock(t, a, "x", redlatch.Options{TTL: time.Minute})
+		_, err := b.Break(t.Context(), "x", redlatch.BreakOptions{Fence: held.Fence() + 1})
+		mustBe(t, err, redlatch.ErrHeld) // compare-and-break: another hold was meant
+		if !held.Valid() {
+			t.Error("a break of another hold hit this one")
+		}
+		start := time.Now()
+		if _, err := b.Break(t.Context(), "x", redlatch.BreakOptions{Fence: held.Fence(), Reason: "r"}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = b.TryLock(t.Context(), "x", redlatch.Options{})
+		mustBe(t, err, redlatch.ErrSealed)
+
+		lostWhy(t, held)
+		mustBe(t, held.Unlock(), redlatch.ErrLost) // the answer: the name opens
+		other, err := b.TryLock(t.Context(), "x", redlatch.Options{})
+		if err != nil {
+			t.Fatalf("closed though the victim has answered: %v", err)
+		}
+		if took := time.Since(start); took > 30*time.Second {
+			t.Errorf("the holder was told after %v", took)
+		}
+		mustUnlock(t, other)
+
+		held = mustLock(t, a, "x", redlatch.Options{TTL: time.Minute})
+		m.set(func(m *meddler) { m.down = true }) // the victim hears nothing
+		start = time.Now()
+		if _, err := b.Break(t.Context(), "x", redlatch.BreakOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		other = mustLock(t, b, "x", redlatch.Options{})
+		if held.Valid() {
+			t.Errorf("two hold it %v after the break", time.Since(start))
+		}
+		mustUnlock(t, other)
+		m.set(func(m *meddler) { m.down = false })
+		_, err = b.Break(t.Context(), "x", redlatch.BreakOptions{})
+		mustBe(t, err, redlatch.ErrNotHeld)
+	})
+}
+
+func TestCloseEndsWaitersAndReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		l := locker(t, store, redlatch.Config{})
+		other := locker(t, store, redlatch.Config{})
+		blocker := mustLock(t, other, "busy", redlatch.Options{})
+		var holds []*redlatch.Held
+		for _, name := range []string{"a", "b", "c"} {
+			holds = append(holds, mustLock(t, l, name, redlatch.Options{}))
+		}
+		waits := make(chan error, 1)
+		go func() {
+			_, err := l.Lock(t.Context(), "busy", redlatch.Options{})
+			waits <- err
+		}()
+		synctest.Wait()
+		if err := l.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		mustBe(t, <-waits, redlatch.ErrClosed)
+		for _, held := range holds {
+			if held.Context().Err() == nil {
+				t.Errorf("%s lives on", held.Name())
+			}
+			free, err := other.TryLock(t.Context(), held.Name(), redlatch.Options{})
+			if err != nil {
+				t.Errorf("%s was not released: %v", held.Name(), err)
+				continue
+			}
+			mustUnlock(t, free)
+		}
+		q, err := other.Inspect(t.Context(), "busy")
+		if err != nil || len(q.Waiters()) != 0 {
+			t.Errorf("%d waiters left (%v)", len(q.Waiters()), err)
+		}
+		mustUnlock(t, blocker)
+		if err := l.Close(t.Context()); err != nil {
+			t.Errorf("closed twice: %v", err)
+		}
+	})
+}
+
+func TestCloseIsBoundedByItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &meddler{Store: memstore.New()}
+		l, err := redlatch.New(m, redlatch.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustLock(t, l, "x", redlatch.Options{TTL: time.Minute})
+		m.set(func(m *meddler) { m.hung = true })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		mustBe(t, l.Close(ctx), context.DeadlineExceeded)
+		if took := time.Since(start); took > 1100*time.Millisecond {
+			t.Errorf("took %v", took)
+		}
+		m.set(func(m *meddler) { m.hung = false })
+		_ = l.Close(t.Context())
+	})
+}
+
+func TestTenThousandHoldsCostOneGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 10_000
+		m := &meddler{Store: memstore.New()}
+		l := locker(t, m, redlatch.Config{})
+		base := runtime.NumGoroutine()
+		holds := make([]*redlatch.Held, n)
+		for i := range holds {
+			holds[i] = mustLock(t, l, "n"+string(rune('a'+i%26))+"/"+time.Duration(i).String(), redlatch.Options{})
+		}
+		if now := runtime.NumGoroutine(); now > base+2 {
+			t.Errorf("%d goroutines for %d holds", now-base, n)
+		}
+		time.Sleep(10 * time.Minute)
+		for _, held := range holds {
+			if !held.Valid() {
+				t.Fatalf("%s was lost: %v", held.Name(), context.Cause(held.Context()))
+			}
+		}
+		// 10 s between renewals: 60 rounds of 20 batches of 500.
+		if calls, refs := m.renews.Load(), m.refs.Load(); refs < 50*n || calls > 70*n/500+100 {
+			t.Errorf("%d renewals in %d calls", refs, calls)
+		}
+		if err := l.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if now := runtime.NumGoroutine(); now > base {
+			t.Errorf("%d goroutines left after Close", now-base)
+		}
+	})
+}
+
+func TestAnIdleLockerRunsNoGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, _ := pair(t)
+		base := runtime.NumGoroutine()
+		mustUnlock(t, mustLock(t, a, "x", redlatch.Options{}))
+		synctest.Wait()
+		if now := runtime.NumGoroutine(); now > base {
+			t.Errorf("%d goroutines more than before", now-base)
+		}
+	})
+}
+
+func TestTheObserverIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		var mu sync.Mutex
+		note := func(what string, check func(e redlatch.Event) bool) func(redlatch.Event) {
+			return func(e redlatch.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				if e.Name != "x" || !check(e) {
+					t.Errorf("%s: %+v", what, e)
+				}
+				if len(told) == 0 || told[len(told)-1] != what {
+					told = append(told, what)
+				}
+			}
+		}
+		m := &meddler{Store: memstore.New()}
+		l := locker(t, m, redlatch.Config{Observer: redlatch.Observer{
+			Waiting:  note("waiting", func(e redlatch.Event) bool { return e.Holder != nil && e.Ahead == 1 }),
+			Waited:   note("waited", func(e redlatch.Event) bool { return e.Waited == time.Second/2 && e.Err == nil }),
+			Acquired: note("acquired", func(e redlatch.Event) bool { return e.Fence > 0 }),
+			Renewed:  note("renewed", func(e redlatch.Event) bool { return e.Slack > ttl/2 && e.Slack < ttl }),
+			Lost:     note("lost", func(e redlatch.Event) bool { return errors.Is(e.Err, redlatch.ErrLost) && e.Held > ttl }),
+			Released: note("released", func(e redlatch.Event) bool { return e.Held >= time.Second/2 }),
+		}})
+		held := mustLock(t, l, "x", redlatch.Options{TTL: ttl})
+		time.AfterFunc(time.Second/2, func() { mustUnlock(t, held) })
+		held2 := mustLock(t, l, "x", redlatch.Options{TTL: ttl})
+		time.Sleep(2 * ttl)
+		m.set(func(m *meddler) { m.down = true })
+		lostWhy(t, held2)
+		m.set(func(m *meddler) { m.down = false })
+		mustBe(t, held2.Unlock(), redlatch.ErrLost)
+		mu.Lock()
+		defer mu.Unlock()
+		if got := strings.Join(told, " "); got != "acquired waiting released waited acquired renewed lost released" {
+			t.Errorf("told: %s", got)
+		}
+	})
+}
+
+func TestNewComparesWhatTheProgramNeeds(t *testing.T) {
+	_, err := redlatch.New(weak{memstore.New()}, redlatch.Config{Require: driver.Features{Fence: true, FIFO: true}})
+	mustBe(t, err, redlatch.ErrUnsupported)
+	if !strings.Contains(err.Error(), "fencing tokens, first come, first served") {
+		t.Errorf("message: %v", err)
+	}
+	l := locker(t, weak{memstore.New()}, redlatch.Config{})
+	_, err = l.Lock(t.Context(), "x", redlatch.Options{Shared: true})
+	mustBe(t, err, redlatch.ErrUnsupported)
+	_, err = l.Lock(t.Context(), "x", redlatch.Options{HoldAtLeast: time.Second})
+	mustBe(t, err, redlatch.ErrUnsupported)
+}
+
+type weak struct{ driver.Store }
+
+func (weak) Features() driver.Features { return driver.Features{Modes: []lease.Mode{lease.Exclusive}} }
+
+func TestThePrefixStandsBeforeEveryName(t *testing.T) {
+	store := memstore.New()
+	a := locker(t, store, redlatch.Config{Prefix: "prod/"})
+	b := locker(t, store, redlatch.Config{})
+	held := mustLock(t, a, "x", redlatch.Options{})
+	_, err := b.TryLock(t.Context(), "prod/x", redlatch.Options{})
+	mustBe(t, err, redlatch.ErrHeld)
+	for name, err := range a.Names(t.Context(), "") {
+		if name != "x" || err != nil {
+			t.Errorf("listed %q, %v", name, err)
+		}
+	}
+	if held.Name() != "x" {
+		t.Errorf("name %q", held.Name())
+	}
+	mustUnlock(t, held)
+}
