@@ -132,10 +132,14 @@ func (l *Locker) Do(ctx context.Context, name string, o Options, fn func(ctx con
 // and with whose cause.
 func joinContext(hold, caller context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(hold)
-	stop := context.AfterFunc(caller, func() { cancel(context.Cause(caller)) })
+	deadline, has := caller.Deadline()
+	stop := context.AfterFunc(caller, func() {
+		if !has || !errors.Is(caller.Err(), context.DeadlineExceeded) {
+			cancel(context.Cause(caller))
+		} // else the deadline below says it, and is then what Err says
+	})
 	end := func() { stop(); cancel(nil) }
-	deadline, ok := caller.Deadline()
-	if !ok {
+	if !has {
 		return ctx, end
 	}
 	ctx, timeout := context.WithDeadline(ctx, deadline)
