@@ -15,6 +15,10 @@ const Whole = 1 << 30
 // MaxRoom bounds how many further tickets one claim may ask for (see [Claim.Room]).
 const MaxRoom = 64
 
+// MaxTicket is the highest ticket: the highest number that scripts and JSON count to in
+// steps of one. Drawn from a clock in microseconds, tickets get there in the year 2255.
+const MaxTicket = 1<<53 - 1
+
 // Mode is what kind of claim stands on a name. The zero value is Exclusive.
 type Mode uint8
 
@@ -112,6 +116,8 @@ func (c Claim) Check() error {
 		return fmt.Errorf("slots belong to a semaphore, not to a claim that is %v", c.Mode)
 	case c.Room < 0 || c.Room > MaxRoom:
 		return fmt.Errorf("room for %d tickets: at most %d", c.Room, MaxRoom)
+	case c.Fence > MaxTicket:
+		return fmt.Errorf("a proposed ticket of %d: at most %d", c.Fence, uint64(MaxTicket))
 	case c.MaxWaiters < 0:
 		return fmt.Errorf("a bound of %d waiters is negative", c.MaxWaiters)
 	}

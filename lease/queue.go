@@ -35,7 +35,7 @@ type Entry struct {
 
 	// Foreign is the raw value of a holder that does not use redlatch, as found in a
 	// service that others lock in too. Such an entry has no ID, and no Expires where
-	// that holder has no lease.
+	// that holder has no lease. An entry without Expires does not fall out.
 	Foreign string
 }
 
@@ -64,7 +64,7 @@ func (q *Queue) Advance(now time.Time) {
 	if now.After(q.Now) {
 		q.Now = now
 	}
-	q.Claims = slices.DeleteFunc(q.Claims, func(e Entry) bool { return !e.Expires.After(q.Now) })
+	q.Claims = slices.DeleteFunc(q.Claims, func(e Entry) bool { return !e.Expires.IsZero() && !e.Expires.After(q.Now) })
 	if !q.until.After(q.Now) {
 		q.seal, q.until = Seal{}, time.Time{}
 	}
@@ -188,7 +188,7 @@ func (q *Queue) Renew(id string, ticket uint64, ttl time.Duration, fence uint64,
 	}
 	q.extend(i, ttl)
 	if q.Claims[i].Held() {
-		q.Last = max(q.Last, fence)
+		q.Last = max(q.Last, min(fence, MaxTicket)) // above it tickets would begin again at 0
 	}
 	return q.standing(i)
 }
@@ -306,7 +306,7 @@ func (q *Queue) name(st *Standing) {
 		if !e.Held() {
 			continue
 		}
-		if left := e.Expires.Sub(q.Now); st.Holder == nil || left < st.Left {
+		if left := e.Expires.Sub(q.Now); !e.Expires.IsZero() && (st.Left == 0 || left < st.Left) {
 			st.Left = left
 		}
 		if st.Holder == nil {

@@ -27,9 +27,17 @@ type Token struct {
 	ID     string
 	Ticket uint64
 	Owner  Owner
+
+	// text is the token as it was read. A newer release may have written more about the
+	// owner than this one knows; put together again from the fields above it would not
+	// be the value that is stored, and the hold would seem to be another's.
+	text string
 }
 
 func (t Token) String() string {
+	if t.text != "" {
+		return t.text
+	}
 	return TokenHead(t.ID) + strconv.FormatUint(t.Ticket, 10) + "." + t.Owner.text()
 }
 
@@ -41,10 +49,11 @@ func TokenHead(id string) string { return id + "." + strconv.Itoa(version) + "."
 // TokenTail is what follows the ticket in a token.
 func TokenTail(o Owner) string { return "." + o.text() }
 
-// ParseToken reads a token's text. The error is [ErrForeign] or [ErrNewer].
+// ParseToken reads a token's text. The error is [ErrForeign] or [ErrNewer]. What was
+// read comes out of String again byte for byte, whatever fields are changed.
 func ParseToken(text string) (Token, error) {
 	id, rest, ok := strings.Cut(text, ".")
-	if !ok || !validID(id) {
+	if !ok || !validID(id) || strings.ContainsFunc(rest, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return Token{}, ErrForeign
 	}
 	form, rest, ok := strings.Cut(rest, ".")
@@ -64,5 +73,5 @@ func ParseToken(text string) (Token, error) {
 	if err != nil {
 		return Token{}, ErrForeign
 	}
-	return Token{ID: id, Ticket: ticket, Owner: owner}, nil
+	return Token{ID: id, Ticket: ticket, Owner: owner, text: text}, nil
 }

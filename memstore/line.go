@@ -182,7 +182,7 @@ func (l *line) next(now time.Time) (at time.Time, keep bool) {
 		switch {
 		case l.queue.Last == 0 || clear < uint64(now.UnixMicro()):
 			return time.Time{}, false
-		case clear >= 1<<53:
+		case clear > lease.MaxTicket:
 			return time.Time{}, true // a proposed ticket of another age: there is no waiting for it
 		}
 		return time.UnixMicro(int64(clear) + 1), true
