@@ -239,10 +239,11 @@ func TestQueue(t *testing.T) {
 			0 leave a  | /
 			60 join a  | a /`},
 		{"a clock that steps back changes nothing", `
-			100 join short  | short /
-			50 join b       | short / b
-			104.9 look b    | short / b
-			105 look b      | b /`},
+			100 join a      | a /
+			50 join short   | a / short
+			60 look a       | a / short
+			104.9 look a    | a / short
+			105 look a      | a /`},
 	}
 	for _, test := range tests {
 		t.Run(test.says, func(t *testing.T) { play(t, test.story, claims) })

@@ -82,6 +82,7 @@ func sameOwner(a, b Owner) bool {
 func FuzzOwner(f *testing.F) {
 	f.Add("deploy@web-3", "web-3", 4711, "report.sh", "", "ring", "1", uint64(7))
 	f.Add("\x00\xff", "&=;%+ ", -1, "\n", "ü→", "", "", uint64(0))
+	f.Add("\x1b[2J\u202e", "h", 0, "", "", "", "", uint64(1))
 	f.Add("a.b", "u", 0, "c", "l.x", "l.", "=", uint64(1<<63))
 	f.Fuzz(func(t *testing.T, name, host string, pid int, command, note, label, value string, ticket uint64) {
 		o := Owner{Name: name, Host: host, PID: pid, Command: command, Note: note, Labels: map[string]string{label: value}}
