@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/redlatch/redlatch/driver"
 	"github.com/redlatch/redlatch/lease"
@@ -61,8 +62,9 @@ func prevTicket(w *world) {
 	}
 	b.leaves(w.name(), other, lease.Waiting)
 	a.leaves(w.name(), mine, lease.Held)
-	// A name that nobody uses may be forgotten as long as its tickets go on growing.
-	if st := b.holds(w.name(), third); st.Prev != queued.Ticket && st.Prev != 0 || st.Ticket <= queued.Ticket {
+	// A name that nobody uses may be forgotten as long as its tickets go on growing. Then the
+	// one before is not known (0), or only that it was not higher than this.
+	if st := b.holds(w.name(), third); st.Prev < queued.Ticket && st.Prev != 0 || st.Prev >= st.Ticket || st.Ticket <= queued.Ticket {
 		w.Errorf("ticket %d, the one before is %d, want %d", st.Ticket, st.Prev, queued.Ticket)
 	}
 }
@@ -75,6 +77,16 @@ func proposedTicket(w *world) {
 
 	propose := func(f uint64) func(*lease.Claim) { return func(c *lease.Claim) { c.Fence = f } }
 	const second = 1_000_000 // tickets follow the clock, in microseconds
+
+	// A name that was free for a while may be forgotten; what it gave may not be given again.
+	pause(w.Context(), 20*time.Millisecond)
+	late := w.claim(propose(natural.Ticket - second))
+	st := a.holds(w.name(), late)
+	if st.Ticket <= natural.Ticket {
+		w.Errorf("ticket %d, proposed was %d after %d", st.Ticket, natural.Ticket-second, natural.Ticket)
+	}
+	a.leaves(w.name(), late, lease.Held)
+
 	high := natural.Ticket + 3600*second
 	c := w.claim(propose(high))
 	if st := a.holds(w.name(), c); st.Ticket != high {

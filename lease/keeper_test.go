@@ -209,7 +209,7 @@ func keepAndCheck(t *testing.T, seed uint64) {
 			return start.Add(terms.MaxHold)
 		}())
 		var o Order
-		move := ""
+		var move string
 		pick := func() Instant {
 			i := r.IntN(len(flying)) // also out of order
 			sent := flying[i]

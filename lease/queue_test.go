@@ -341,8 +341,8 @@ func TestRaisingTheLastTicket(t *testing.T) {
 
 func TestStandingNamesWhoIsInTheWay(t *testing.T) {
 	var q Queue
-	q.Join(claim("r1", reader, lasts(30*time.Second)), noon)
-	q.Join(claim("r2", reader, lasts(10*time.Second)), noon)
+	mustJoin(t, &q, claim("r1", reader, lasts(30*time.Second)))
+	mustJoin(t, &q, claim("r2", reader, lasts(10*time.Second)))
 	st, err := q.Join(claim("w"), noon.Add(time.Second))
 	if err != nil || st.State != Waiting || st.Ahead != 2 {
 		t.Fatalf("%v behind %d, error %v", st.State, st.Ahead, err)
@@ -366,7 +366,7 @@ func TestAnEntryWithoutEndStays(t *testing.T) {
 
 func TestErrorsOfJoin(t *testing.T) {
 	var q Queue
-	q.Join(claim("a", permit(1, 3)), noon)
+	mustJoin(t, &q, claim("a", permit(1, 3)))
 	_, err := q.Join(claim("b"), noon)
 	var conflict *ModeError
 	if !errors.As(err, &conflict) || *conflict != (ModeError{Want: Exclusive, Have: Permit, HasSlots: 3}) {
@@ -374,5 +374,12 @@ func TestErrorsOfJoin(t *testing.T) {
 	}
 	if got, want := err.Error(), "wanted as a mutex or read-write lock, in use as a semaphore of 3"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func mustJoin(t *testing.T, q *Queue, c Claim) {
+	t.Helper()
+	if _, err := q.Join(c, noon); err != nil {
+		t.Fatalf("join: %v", err)
 	}
 }

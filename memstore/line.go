@@ -91,7 +91,7 @@ func (s *Store) drop(name, id string, w *waiter) {
 func (s *Store) line(name string) *line {
 	l := s.lines[name]
 	if l == nil {
-		l = &line{waiters: make(map[string][]*waiter)}
+		l = &line{queue: lease.Queue{Last: s.floor}, waiters: make(map[string][]*waiter)}
 		s.lines[name] = l
 	}
 	return l
@@ -106,10 +106,11 @@ func (s *Store) settle(name string, l *line, now time.Time) {
 		if l.timer != nil {
 			l.timer.Stop()
 		}
+		s.floor = max(s.floor, l.queue.Last)
 		delete(s.lines, name)
 		return
 	}
-	if next.IsZero() || !l.due.IsZero() && !next.Before(l.due) {
+	if !l.due.IsZero() && !next.Before(l.due) {
 		return
 	}
 	l.due = next
@@ -171,21 +172,17 @@ func wake(waiters []*waiter, rev uint64) {
 	}
 }
 
-// next is when something about the name ends by itself (zero: nothing does), and
-// whether it must be kept.
+// next is when something about the name ends by itself, and whether it must be kept.
 //
-// A free name is forgotten once the clock alone draws tickets above its last one, and
-// so far above that not even the room below them reaches it.
+// A free name is forgotten once the clock alone draws tickets above its last one. One
+// whose tickets are ahead of the clock is kept: else it would drive the tickets of all
+// names ahead, by the floor.
 func (l *line) next(now time.Time) (at time.Time, keep bool) {
 	if l.queue.Idle() && len(l.waiters) == 0 {
-		clear := l.queue.Last + lease.MaxRoom
-		switch {
-		case l.queue.Last == 0 || clear < uint64(now.UnixMicro()):
-			return time.Time{}, false
-		case clear > lease.MaxTicket:
-			return time.Time{}, true // a proposed ticket of another age: there is no waiting for it
+		if last := l.queue.Last; last > uint64(now.UnixMicro()) {
+			return time.UnixMicro(int64(last)), true
 		}
-		return time.UnixMicro(int64(clear) + 1), true
+		return time.Time{}, false
 	}
 	at = now.Add(lease.Tombstone) // of whoever has left too early
 	for _, e := range l.queue.Claims {

@@ -112,8 +112,6 @@ func TestNamesAreForgotten(t *testing.T) {
 	})
 }
 
-// A name whose tickets are ahead of the clock may be forgotten only when the clock, less
-// the room that the next claim may ask for, has come past them.
 func TestForgettingANameDrawsNoTicketTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s Store
@@ -121,6 +119,9 @@ func TestForgettingANameDrawsNoTicketTwice(t *testing.T) {
 		for i := range 2000 {
 			c := claim(time.Minute)
 			c.Room = i % (lease.MaxRoom + 1)
+			if i%5 == 0 && last != 0 {
+				c.Fence = last + uint64(i%200) - 100 // about what was given last, forgotten or not
+			}
 			st := join(t, &s, "x", c)
 			if low := st.Ticket - uint64(st.Room); low <= last {
 				t.Fatalf("tickets %d to %d after %d, in round %d", low, st.Ticket, last, i)
@@ -136,6 +137,9 @@ func TestForgettingANameDrawsNoTicketTwice(t *testing.T) {
 		time.Sleep(time.Hour)
 		if st := join(t, &s, "x", claim(time.Minute)); st.Ticket <= c.Fence {
 			t.Errorf("ticket %d after a proposed %d", st.Ticket, c.Fence)
+		}
+		if st := join(t, &s, "y", claim(time.Minute)); st.Ticket >= c.Fence {
+			t.Errorf("ticket %d of another name: a proposal has driven it ahead", st.Ticket)
 		}
 	})
 }

@@ -32,6 +32,11 @@ type Store struct {
 	node    string    // "" until the first use
 	started time.Time // the first use
 	lines   map[string]*line
+
+	// floor is the highest ticket of all names that were forgotten, and the last ticket of
+	// any name that comes anew. The clock alone would do for tickets drawn from it, but not
+	// for those that are proposed.
+	floor uint64
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -106,13 +111,18 @@ func (s *Store) Inspect(ctx context.Context, name string) (lease.Queue, error) {
 	if err := ended(ctx); err != nil {
 		return lease.Queue{}, err
 	}
-	var all lease.Queue
-	_ = s.move(name, func(q *lease.Queue, now time.Time) error {
-		q.Advance(now)
-		all = lease.Queue{Now: q.Now, Last: q.Last, Claims: slices.Clone(q.Claims)}
-		all.SetSeal(q.Seal())
-		return nil
-	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	now := s.now()
+	l := s.lines[name]
+	if l == nil {
+		return lease.Queue{Now: now}, nil
+	}
+	l.queue.Advance(now)
+	all := lease.Queue{Now: l.queue.Now, Last: l.queue.Last, Claims: slices.Clone(l.queue.Claims)}
+	all.SetSeal(l.queue.Seal())
+	s.settle(name, l, now)
 	return all, nil
 }
 
@@ -179,8 +189,7 @@ func (s *Store) move(name string, f func(q *lease.Queue, now time.Time) error) e
 }
 
 // now is the store's clock: the wall clock at the start, and from then on a monotonic
-// one. A ticket follows it, and a wall clock that is put back would draw old tickets
-// again for names that were forgotten.
+// one. Tickets follow it, and behind a wall clock that is put back they would run ahead.
 func (s *Store) now() time.Time {
 	if s.node == "" {
 		s.node, s.started = lease.NewID(), time.Now()
