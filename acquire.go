@@ -31,12 +31,13 @@ type attempt struct {
 	claim lease.Claim
 	owner context.Context // the caller's: the hold inherits its values
 
-	began lease.Instant
-	sent  lease.Instant // when the last join was sent
-	looks int
-	last  lease.Standing
-	told  bool  // the observer knows that we wait
-	kept  *kept // a waiting claim that must be renewed
+	began  lease.Instant
+	sent   lease.Instant // when the last join was sent
+	looks  int
+	joined bool // the last look was a join: its answer is as fresh as it can be
+	last   lease.Standing
+	told   bool  // the observer knows that we wait
+	kept   *kept // a waiting claim that must be renewed
 
 	// refused: the store has said that it keeps nothing of the claim, and so quickly
 	// that no client library underneath can have sent it twice.
@@ -152,11 +153,11 @@ func (a *attempt) get(ctx context.Context) (*Held, error) {
 		switch st.State {
 		case lease.Held:
 			now := elapsed.Now()
-			terms := a.terms()
-			if !terms.Sufficient(st.Asked, st.Lease, now) || a.o.Confirm && st.Lease < a.o.TTL {
-				if st.Lease >= a.o.TTL {
-					return nil, a.tooSlow(now.Sub(st.Asked))
-				}
+			enough := a.terms().Sufficient(st.Asked, st.Lease, now)
+			if a.joined && !enough {
+				return nil, a.tooSlow(now.Sub(st.Asked))
+			}
+			if !a.joined && (!enough || a.o.Confirm) {
 				a.last.State = lease.Gone // so that the next look joins: it confirms the grant, or queues again
 				continue
 			}
@@ -178,7 +179,8 @@ func (a *attempt) get(ctx context.Context) (*Held, error) {
 // other one joins.
 func (a *attempt) look(ctx context.Context) (lease.Standing, error) {
 	a.looks++
-	if a.last.State == lease.Waiting {
+	a.joined = a.last.State != lease.Waiting
+	if !a.joined {
 		return a.l.store.Wait(ctx, a.name, a.claim.ID, a.last.Rev)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

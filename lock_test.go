@@ -742,3 +742,64 @@ func TestThePrefixStandsBeforeEveryName(t *testing.T) {
 	}
 	mustUnlock(t, held)
 }
+
+// handsOver dates grants as a store does that grants without being asked again: from
+// the claim's last join, and for no longer than grant.
+type handsOver struct {
+	driver.Store
+
+	grant time.Duration
+	asked sync.Map
+}
+
+func (h *handsOver) Join(ctx context.Context, name string, c lease.Claim) (lease.Standing, error) {
+	st, err := h.Store.Join(ctx, name, c)
+	h.asked.Store(c.ID, st.Asked)
+	return st, err
+}
+
+func (h *handsOver) Wait(ctx context.Context, name, id string, rev uint64) (lease.Standing, error) {
+	st, err := h.Store.Wait(ctx, name, id, rev)
+	if st.State == lease.Held {
+		asked, _ := h.asked.Load(id)
+		st.Asked, st.Lease = asked.(lease.Instant), min(st.Lease, h.grant)
+	}
+	return st, err
+}
+
+func TestAGrantThatIsOldIsConfirmedByAJoin(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		waits   time.Duration
+		o       redlatch.Options
+		joins   int64
+		trusted time.Duration // from when the lock was got
+	}{
+		{"a fresh grant is taken as it is", time.Second, redlatch.Options{TTL: time.Minute}, 1, 5*time.Second - lease.Drift(5*time.Second) - time.Second},
+		{"one of which less than half is left is not", 3 * time.Second, redlatch.Options{TTL: time.Minute}, 2, trustOf(time.Minute)},
+		{"one that is over is not", time.Hour, redlatch.Options{TTL: time.Minute}, 2, trustOf(time.Minute)},
+		{"one that is over, as long as the TTL", time.Hour, redlatch.Options{TTL: 5 * time.Second}, 2, trustOf(5 * time.Second)},
+		{"no renewal would follow", time.Second, redlatch.Options{TTL: time.Minute, NoRenew: true}, 2, trustOf(time.Minute)},
+		{"a margin longer than the grant", time.Second, redlatch.Options{TTL: time.Minute, StopMargin: 6 * time.Second}, 2, trustOf(time.Minute)},
+		{"confirmation is asked for", time.Second, redlatch.Options{TTL: time.Minute, Confirm: true}, 2, trustOf(time.Minute)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memstore.New()
+				m := &meddler{Store: store}
+				a := locker(t, &handsOver{Store: m, grant: 5 * time.Second}, redlatch.Config{})
+				b := locker(t, store, redlatch.Config{})
+				held := mustLock(t, b, "x", redlatch.Options{})
+				time.AfterFunc(tt.waits, func() { mustUnlock(t, held) })
+				got := mustLock(t, a, "x", tt.o)
+				if n := m.joins.Load(); n != tt.joins {
+					t.Errorf("%d joins, want %d", n, tt.joins)
+				}
+				if left := time.Until(got.Until()); left != tt.trusted {
+					t.Errorf("trusted for %v, want %v", left, tt.trusted)
+				}
+				mustUnlock(t, got)
+			})
+		})
+	}
+}
