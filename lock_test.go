@@ -49,7 +49,7 @@ func TestDoReturnsTheErrorOfFn(t *testing.T) {
 	a, _, _ := pair(t)
 	mine := errors.New("mine")
 	err := a.Do(t.Context(), "x", redlatch.Options{}, func(context.Context, *redlatch.Held) error { return mine })
-	if err != mine {
+	if err != mine { //nolint:errorlint // the very same, not wrapped
 		t.Errorf("got %v, want fn's error as it was", err)
 	}
 }

@@ -17,7 +17,7 @@ func TestFullDisk(t *testing.T) {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
 		t.Skipf("cannot mount a small file system: %v", err)
 	}
-	defer syscall.Unmount(dir, syscall.MNT_DETACH)
+	defer func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) }()
 	s := newStore(t, dir)
 	mine, queued := claim(time.Hour), claim(time.Hour)
 	held := join(t, s, "n", mine)
@@ -53,7 +53,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_RDONLY, ""); err != nil {
 		t.Skipf("cannot mount a file system: %v", err)
 	}
-	defer syscall.Unmount(dir, syscall.MNT_DETACH)
+	defer func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) }()
 	_, err := New(filepath.Join(dir, "locks"), Options{})
 	var fault *driver.Fault
 	if !errors.As(err, &fault) || fault.Kind != driver.Denied || !errors.Is(err, syscall.EROFS) {

@@ -38,8 +38,8 @@ func (s *Store) birth() error {
 		err = s.alive.Rename(temp, s.self.id)
 	}
 	if err != nil {
-		f.Close()
-		s.alive.Remove(temp)
+		_ = f.Close()
+		_ = s.alive.Remove(temp)
 		return s.fault(aliveDir, temp, err)
 	}
 	s.self.open = append(s.self.open, f)
@@ -59,10 +59,10 @@ func (s *Store) stay() error {
 
 // death ends the life in the eyes of the others.
 func (s *Store) death() {
-	s.alive.Remove(s.self.id)
-	s.wake.Remove(s.self.id)
+	_ = s.alive.Remove(s.self.id)
+	_ = s.wake.Remove(s.self.id)
 	for _, f := range s.self.open {
-		f.Close()
+		_ = f.Close()
 	}
 }
 

@@ -30,7 +30,7 @@ type shard struct {
 
 func (s *Store) shardOf(name string) *shard {
 	h := fnv.New32a()
-	io.WriteString(h, name)
+	_, _ = io.WriteString(h, name) // a hash takes everything
 	return &s.shards[h.Sum32()%shards]
 }
 
@@ -39,7 +39,7 @@ func (s *Store) shardOf(name string) *shard {
 // grow so that a process that was stopped in the middle costs the others little.
 const (
 	firstPause = 20 * time.Microsecond
-	lastPause  = 2 * time.Millisecond
+	lastPause  = 500 * time.Microsecond
 )
 
 // enter takes the shard's lock. The error is a fault of kind Unavailable when ctx ends
@@ -80,7 +80,7 @@ func (s *Store) try(sh *shard) (bool, error) {
 		}
 		info, err := f.Stat()
 		if err != nil {
-			f.Close()
+			_ = f.Close()
 			return false, err
 		}
 		sh.open, sh.info = f, info
@@ -112,7 +112,7 @@ func (sh *shard) exit() {
 }
 
 func (sh *shard) close() {
-	sh.open.Close()
+	_ = sh.open.Close()
 	sh.open = nil
 }
 

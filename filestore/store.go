@@ -233,7 +233,7 @@ func (s *Store) closeFiles() {
 	}
 	for _, root := range []*os.Root{s.top, s.names, s.alive, s.wake} {
 		if root != nil {
-			root.Close()
+			_ = root.Close()
 		}
 	}
 }

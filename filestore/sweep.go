@@ -41,7 +41,7 @@ func (s *Store) sweep() {
 	if err != nil {
 		return
 	}
-	f.Close()
+	_ = f.Close()
 	_ = s.top.Chtimes(sweptFile, now, now)
 	s.sweepStores()
 	s.sweepNames()
@@ -54,13 +54,13 @@ func (s *Store) sweepStores() {
 			return
 		}
 		ids, _ := d.Readdirnames(-1)
-		d.Close()
+		_ = d.Close()
 		for _, id := range ids {
 			if s.ctx.Err() != nil {
 				return
 			}
 			if s.leftBehind(root, id) {
-				root.Remove(id)
+				_ = root.Remove(id)
 			}
 		}
 	}

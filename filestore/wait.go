@@ -227,7 +227,7 @@ func (q *waiters) close() {
 	defer q.mu.Unlock()
 
 	if q.pipe != nil && !q.closed {
-		q.pipe.Close()
+		_ = q.pipe.Close()
 	}
 	q.closed = true
 }

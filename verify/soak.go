@@ -181,7 +181,7 @@ func readRecord(dir string) ([]Stamp, error) {
 				stamps = append(stamps, s)
 			}
 		}
-		f.Close()
+		_ = f.Close()
 		if err := lines.Err(); err != nil {
 			return nil, err
 		}
