@@ -74,8 +74,9 @@ func TestWaitersGetTheLockInOrderAndFencesGrow(t *testing.T) {
 		held := mustLock(t, a, "x", redlatch.Options{})
 		fence := held.Fence()
 		order := make(chan int, 20)
+		var all sync.WaitGroup
 		for i := range 20 {
-			go func() {
+			all.Go(func() {
 				l := a
 				if i%2 == 0 {
 					l = b
@@ -90,10 +91,11 @@ func TestWaitersGetTheLockInOrderAndFencesGrow(t *testing.T) {
 				}); err != nil {
 					t.Error(err)
 				}
-			}()
+			})
 			synctest.Wait() // it stands in line
 		}
 		mustUnlock(t, held)
+		all.Wait()
 		for i := range 20 {
 			if got := <-order; got != i {
 				t.Errorf("number %d came in place %d", got, i)

@@ -1,6 +1,7 @@
 package elapsed
 
 import (
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -12,13 +13,25 @@ const (
 )
 
 // asleep is how long the machine has slept since it booted: CLOCK_BOOTTIME is
-// CLOCK_MONOTONIC and that. Boot time is read first, so that a preemption between
-// the two makes the sleep look shorter by nanoseconds, which the next call mends,
-// rather than making one up.
+// CLOCK_MONOTONIC and that. Boot time is read first, so that a preemption between the
+// two makes the sleep look shorter, never longer. The most that was ever seen is
+// therefore what is known, and the clock that it is added to does not go back when one
+// reading is interrupted.
 func asleep() time.Duration {
 	boot, mono := read(clockBoottime), read(clockMonotonic)
-	return (boot - mono).Round(time.Millisecond)
+	now := int64((boot - mono).Truncate(time.Millisecond))
+	for {
+		most := seen.Load()
+		if now <= most {
+			return time.Duration(most)
+		}
+		if seen.CompareAndSwap(most, now) {
+			return time.Duration(now)
+		}
+	}
 }
+
+var seen atomic.Int64
 
 func read(clock uintptr) time.Duration {
 	var ts syscall.Timespec
