@@ -34,8 +34,8 @@ type Store interface {
 	// Join asks for the name. The same claim ID again is the same claim while it is
 	// queued or held, also after a lost reply: same ticket, expiry pushed to TTL from
 	// now and never pulled back. A claim that was granted and lost, skipped or expired
-	// draws a new ticket. One that has left is refused (lease.Left): its leave
-	// overtook it.
+	// draws a new ticket. One whose leave has overtaken it is refused (lease.Left), for
+	// a minute at least; one that joined, left and joins again may be taken as new.
 	//
 	// A claim with NoWait, or with SealFail before a seal, is never queued. Errors
 	// besides the service's: *lease.ModeError, lease.ErrQueueFull.

@@ -1,50 +1,38 @@
-//go:build unix
+//go:build linux
 
-// Command soak fights for locks on a Redis server of its own and judges the record: see
-// package soak. It exits with 1 if something was seen that must not be.
+// Command soak runs many processes on one Redis server, stops, kills and cuts them off,
+// and judges whether two ever trusted one lock at once. It starts its own server.
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
-	"github.com/redlatch/redlatch/verify/soak"
+	"github.com/redlatch/redlatch/verify"
 )
 
 func main() {
-	soak.Worker()
-	cfg := soak.Config{}
-	flag.DurationVar(&cfg.Duration, "duration", 2*time.Minute, "how long")
-	flag.DurationVar(&cfg.TTL, "ttl", time.Second, "of every lock")
-	flag.IntVar(&cfg.Processes, "processes", 8, "how many")
-	flag.IntVar(&cfg.Goroutines, "goroutines", 50, "in each process")
-	flag.IntVar(&cfg.Names, "names", 20, "that they lock")
-	flag.Uint64Var(&cfg.Seed, "seed", 0, "of the faults; 0: a new one")
-	flag.StringVar(&cfg.Dir, "record", "", "directory for the record, which is then left there")
-	flag.BoolVar(&cfg.FirstFault, "first", false, "end at the first fault")
-	broken := flag.String("broken", "", `break the product on purpose: "delete", "trust", "deaf" or "fence"`)
+	verify.BeWorker()
+	var s verify.Soak
+	flag.DurationVar(&s.Duration, "duration", 2*time.Minute, "how long")
+	flag.IntVar(&s.Processes, "processes", 8, "client processes")
+	flag.IntVar(&s.Goroutines, "goroutines", 50, "goroutines in each")
+	flag.IntVar(&s.Names, "names", 20, "names that they lock")
+	flag.DurationVar(&s.TTL, "ttl", time.Second, "lease; holds take 0.1 to 3 times as long")
+	flag.Uint64Var(&s.Seed, "seed", uint64(time.Now().UnixNano()), "of the dice")
+	flag.StringVar(&s.Broken, "broken", "", "plain-del: break the product, to see that it is found out")
 	flag.Parse()
-	cfg.Broken = soak.Broken(*broken)
-	if cfg.Seed == 0 {
-		cfg.Seed = rand.Uint64()
-	}
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	began := time.Now()
-	result, err := soak.Run(ctx, cfg)
+	fmt.Printf("seed %d\n", s.Seed)
+	v, err := s.Run(context.Background())
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "seed %d: %v\n", cfg.Seed, err)
+		fmt.Fprintln(os.Stderr, "soak:", err)
 		os.Exit(2)
 	}
-	fmt.Printf("seed %d, %v: %v", cfg.Seed, time.Since(began).Round(time.Second), result)
-	if result.Bad() {
+	fmt.Println(v)
+	if !v.OK() {
 		os.Exit(1)
 	}
 }
