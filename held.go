@@ -292,11 +292,13 @@ func (l *Locker) lossOf(st lease.Standing, id string) lease.Loss {
 	return lease.Loss{Why: lease.Vanished}
 }
 
-// lose ends the hold's context. It is called once, without locks.
-func (h *hold) lose(loss lease.Loss) {
-	err := &LostError{Name: h.shown, Loss: loss}
-	h.end(err)
+// lose ends the hold's context. Only the first cause counts.
+func (h *hold) lose(loss lease.Loss) { h.end(&LostError{Name: h.shown, Loss: loss}) }
+
+// tellLost tells the observer. It is called once, without locks.
+func (h *hold) tellLost(loss lease.Loss) {
 	h.l.cfg.Observer.lost(Event{
-		Name: h.shown, Fence: h.token.Ticket, Held: loss.At.Sub(h.kept.keeper.Start()), Err: err,
+		Name: h.shown, Fence: h.token.Ticket, Held: loss.At.Sub(h.kept.keeper.Start()),
+		Err: &LostError{Name: h.shown, Loss: loss},
 	})
 }

@@ -184,9 +184,13 @@ func (k *keeping) settle(e *kept, o lease.Order) bool {
 	return true
 }
 
+// tellLost ends the contexts first: no observer may delay them.
 func tellLost(lost []*kept) {
 	for _, e := range lost {
 		e.hold.lose(*e.keeper.Lost())
+	}
+	for _, e := range lost {
+		e.hold.tellLost(*e.keeper.Lost())
 	}
 }
 
@@ -304,13 +308,19 @@ func (k *keeping) release(e *kept) bool {
 	return trusted
 }
 
-// tick looks at the clock for e.
+// tick looks at the clock for e. When it returns and the hold is lost, its context has
+// ended: also where another goroutine has found the loss and is about to end it, but
+// does not run just now.
 func (k *keeping) tick(e *kept) {
 	k.mu.Lock()
-	lost := k.settle(e, e.keeper.Tick(elapsed.Now()))
+	o := e.keeper.Tick(elapsed.Now())
+	first := k.settle(e, o)
 	k.mu.Unlock()
-	if lost {
+	switch {
+	case first:
 		tellLost([]*kept{e})
+	case o.Lost != nil:
+		e.hold.lose(*o.Lost)
 	}
 }
 

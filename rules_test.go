@@ -117,6 +117,34 @@ func TestRule1AnAnswerThatComesTooLateIsNoLock(t *testing.T) {
 	})
 }
 
+// The goroutine that finds a loss may not run between finding it and ending the context,
+// and an observer may be slow: whoever asks must not be told that all is well meanwhile.
+func TestRule1NoLossIsSeenLateBecauseAnotherIsBeingTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		block := make(chan struct{})
+		l := locker(t, memstore.New(), redlatch.Config{Observer: redlatch.Observer{
+			Lost: func(redlatch.Event) { <-block },
+		}})
+		x := mustLock(t, l, "x", redlatch.Options{TTL: ttl, NoRenew: true})
+		y := mustLock(t, l, "y", redlatch.Options{TTL: ttl, NoRenew: true})
+		time.Sleep(ttl)
+		synctest.Wait()
+		for _, held := range []*redlatch.Held{x, y} {
+			select {
+			case <-held.Context().Done():
+			default:
+				t.Errorf("the context of %s has not ended", held.Name())
+			}
+			if held.Valid() {
+				t.Errorf("%s is valid after its lease", held.Name())
+			}
+		}
+		close(block)
+		mustBe(t, x.Unlock(), redlatch.ErrLost)
+		mustBe(t, y.Unlock(), redlatch.ErrLost)
+	})
+}
+
 func TestRule2TheHoldEndsAcrossASuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _, _ := pair(t)
