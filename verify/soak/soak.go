@@ -48,6 +48,7 @@ type Result struct {
 
 	Done map[string]int // what was done to the processes
 	Ends map[string]int // how holds and calls ended
+	Odd  []string       // those that must not end so
 	Left []string       // names still locked when all processes had ended and their leases too
 }
 
@@ -55,21 +56,26 @@ func (r Result) String() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, r.Summary())
 	fmt.Fprintf(&b, "done: %s\nended: %s\n", counts(r.Done), counts(r.Ends))
-	for i, f := range r.Faults {
-		if i == 20 {
-			fmt.Fprintf(&b, "… and %d more\n", len(r.Faults)-i)
-			break
-		}
-		fmt.Fprintln(&b, f)
+	var lines []string
+	for _, f := range r.Faults {
+		lines = append(lines, f.String())
 	}
 	for _, name := range r.Left {
-		fmt.Fprintf(&b, "left locked: %q\n", name)
+		lines = append(lines, fmt.Sprintf("left locked: %q", name))
+	}
+	lines = append(lines, r.Odd...)
+	const most = 20
+	for _, line := range lines[:min(len(lines), most)] {
+		fmt.Fprintln(&b, line)
+	}
+	if len(lines) > most {
+		fmt.Fprintf(&b, "and %d more\n", len(lines)-most)
 	}
 	return b.String()
 }
 
 // Bad reports whether something was seen that must not be.
-func (r Result) Bad() bool { return len(r.Faults)+len(r.Left) > 0 }
+func (r Result) Bad() bool { return len(r.Faults)+len(r.Odd)+len(r.Left) > 0 }
 
 func counts(m map[string]int) string {
 	var parts []string
@@ -218,6 +224,9 @@ func (r *run) judge() (Result, error) {
 		if rec.Kind == history.Gave || rec.Kind == history.Ended {
 			what, _, _ := strings.Cut(rec.Note, ":")
 			res.Ends[what]++
+			if what == lostEarly || what == unheardOf {
+				res.Odd = append(res.Odd, rec.Note)
+			}
 		}
 	}
 	return res, nil

@@ -3,6 +3,7 @@
 package soak
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -140,7 +141,7 @@ func (w *worker) turn(ctx context.Context, random *rand.Rand) {
 		t.hold(ctx, held)
 		err = held.Unlock()
 	}
-	end := history.Record{Kind: history.Ended, At: history.Now(), Note: ending(err)}
+	end := history.Record{Kind: history.Ended, At: history.Now(), Note: cmp.Or(t.early, ending(err))}
 	if t.held {
 		t.write(end)
 		return
@@ -157,6 +158,7 @@ type turn struct {
 	call   uint64
 	random *rand.Rand
 	held   bool
+	early  string // the server had given a trusted lock away
 }
 
 func (t *turn) write(r history.Record) {
@@ -182,12 +184,22 @@ func (t *turn) hold(ctx context.Context, held *redlatch.Held) {
 		case <-again.C:
 			continue
 		case <-lost:
+			t.lost(context.Cause(held.Context()))
 			return
 		case <-end.C:
 		case <-ctx.Done():
 		}
 		t.stamp(held) // the last moment before the release
 		return
+	}
+}
+
+// lost looks at why. Trust ends by the clock before the server can give the lock away; so
+// whoever hears from the server that it is gone, while it is trusted, has been wronged.
+func (t *turn) lost(err error) {
+	loss, ok := errors.AsType[*redlatch.LostError](err)
+	if ok && (loss.Loss.Why == lease.Taken || loss.Loss.Why == lease.Vanished) {
+		t.early = lostEarly + ": " + err.Error()
 	}
 }
 
@@ -205,6 +217,12 @@ func (t *turn) stamp(held *redlatch.Held) bool {
 	t.write(history.Record{Kind: history.Hold, Fence: fence, At: now})
 	return true
 }
+
+// How calls end that must not.
+const (
+	lostEarly = "lost while trusted"
+	unheardOf = "failed otherwise" // nobody has asked for that
+)
 
 var lossKinds = map[lease.Why]string{
 	lease.Expired: "lost, expired", lease.Unreachable: "lost, unreachable", lease.Taken: "lost, taken",
@@ -233,5 +251,5 @@ func ending(err error) string {
 	case lost:
 		return lossKinds[loss.Loss.Why] + ": " + err.Error()
 	}
-	return "other: " + err.Error()
+	return unheardOf + ": " + err.Error()
 }
