@@ -139,7 +139,9 @@ func (s *Store) learn(k *known, st lease.Standing, r reply, subscription uint64)
 		k.held, k.ticket, k.room = false, st.Ticket, st.Room
 		s.queue(k)
 		s.schedule(k.name, st, r)
-		w.dated, w.look = 0, elapsed.Now().Add(jitter(lastNet, lastNet/4))
+		// The look that made this call has been put off when it was sent. What is nearer was
+		// asked for since, and this answer may be from before the reason for it.
+		w.dated, w.look = 0, min(w.look, elapsed.Now().Add(jitter(lastNet, lastNet/4)))
 		if r.subscribed {
 			w.dated = subscription
 		}

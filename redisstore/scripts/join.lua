@@ -87,6 +87,7 @@ local mode = here > 0 and 'c' or 'p'
 redis.call('HSET', about, id, pack({
   mode = mode, ttl = digits(ttl), room = digits(room), joined = joined, head = head, channel = channel, tail = tail,
 }))
+redis.call('HDEL', about, '!turn ' .. id) -- it came: its turn begins anew
 if mode == 'p' then redis.call('HSET', about, '!poll ' .. channel, digits(now_ms + POLLS)) end
 local longest = ttl
 if value then longest = math.max(ttl, redis.call('PTTL', lock)) end

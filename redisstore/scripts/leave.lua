@@ -30,11 +30,7 @@ local function leave_gap()
   end
   redis.call('HSET', about, '!gap', digits(now_ms + GAP))
   redis.call('HDEL', about, '!turns')
-  local first = redis.call('ZRANGE', queue, 0, 0)[1]
-  local e = first and entry(first)
-  if e and e.mode == 'c' then
-    redis.pcall('PUBLISH', e.channel, 'p\n' .. first .. '\n' .. GAP .. '\n' .. lock)
-  end
+  point(GAP)
 end
 
 if mine(value, id) and (only == '' or ticket_of(value) == only) then

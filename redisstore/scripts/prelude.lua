@@ -51,7 +51,7 @@ end
 
 local function remove(id)
   redis.call('ZREM', queue, id)
-  redis.call('HDEL', about, id)
+  redis.call('HDEL', about, id, '!turn ' .. id)
 end
 
 local function restore(id, ticket, e)
@@ -147,6 +147,37 @@ local function ahead(field, most)
   return left > 0 and left <= most
 end
 
+-- point tells the first waiter that can be told to look in ms: the lock is free now,
+-- and by then it may be its turn.
+local function point(ms)
+  for _, id in ipairs(redis.call('ZRANGE', queue, 0, SKIPS - 1)) do
+    local e = entry(id)
+    if e and e.mode == 'c' and subscribers(e.channel) ~= 0 then
+      redis.pcall('PUBLISH', e.channel, 'p\n' .. id .. '\n' .. digits(ms) .. '\n' .. lock)
+      return
+    end
+  end
+end
+
+-- reserved reports whether the free lock is kept for the first in line, which polls and
+-- will come: as long as its process polls, but for no longer than its lease would last,
+-- for the process may poll for others and have forgotten this one. When that is over,
+-- the process's other claims are not waited for either, until it polls again: like a
+-- process that does not answer a grant, it costs the name one turn.
+local function reserved(id, e)
+  local poll, field = '!poll ' .. e.channel, '!turn ' .. id
+  if not ahead(poll, POLLS) then return false end
+  local turn = math.min(e.ttl, POLLS)
+  if redis.call('HEXISTS', about, field) == 0 then
+    redis.pcall('HSET', about, field, digits(now_ms + turn)) -- under full memory the poll alone counts
+    point(turn)
+    return true
+  end
+  if ahead(field, turn) then return true end
+  redis.call('HDEL', about, poll)
+  return false
+end
+
 -- promote gives the free lock to the first waiter that lives. The caller has seen
 -- that it is free. It returns why it ended: 'none' is queued any more; it is the
 -- turn of the caller itself ('mine', with ticket and entry, taken out of the queue);
@@ -165,8 +196,8 @@ local function promote(me)
       remove(id)
       return 'mine', ticket, e
     end
-    if e and e.mode == 'p' then
-      if ahead('!poll ' .. e.channel, POLLS) then return 'reserved' end
+    if e and e.mode == 'p' and (subscribers(e.channel) or 0) == 0 then
+      if reserved(id, e) then return 'reserved' end
       remove(id)
     elseif not e or subscribers(e.channel) == 0 then
       remove(id)
