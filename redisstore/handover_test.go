@@ -5,6 +5,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch/driver"
 	"github.com/redlatch/redlatch/internal/elapsed"
 	"github.com/redlatch/redlatch/internal/relay"
+	"github.com/redlatch/redlatch/internal/servertest"
 	"github.com/redlatch/redlatch/lease"
 )
 
@@ -78,6 +80,34 @@ func TestAGrantByAnotherServerThanTheOneThatDatedItIsConfirmed(t *testing.T) {
 	}
 }
 
+// watch returns a function that returns when the server has begun a command from then
+// on that has all the words in it. It serves one command at a time: what the next one
+// sees is after it.
+func watch(t *testing.T, server *servertest.RedisServer, words ...string) func() {
+	t.Helper()
+	c, err := servertest.Dial(server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	if _, err := c.Do("MONITOR"); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		for {
+			line, err := c.Receive(5 * time.Second)
+			if err != nil {
+				t.Fatalf("no command with %q: %v", words, err)
+			}
+			text, _ := line.(string)
+			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) }) {
+				return
+			}
+		}
+	}
+}
+
 func TestAJoinThatComesAfterItsOwnLeaveTakesNothing(t *testing.T) {
 	server := serve(t)
 	r := relay.Start(t, server.Addr())
@@ -93,8 +123,9 @@ func TestAJoinThatComesAfterItsOwnLeaveTakesNothing(t *testing.T) {
 		t.Fatalf("joined: %+v", st)
 	}
 	leave(t, s, "n", c.ID)
+	carriedOut := watch(t, server, joinScript.sha, c.ID)
 	trap.Release()
-	time.Sleep(100 * time.Millisecond)
+	carriedOut()
 	if v := mustDo(t, server, "GET", "lock:n"); v != nil {
 		t.Errorf("a join that had left holds the lock: %v", v)
 	}
@@ -114,8 +145,9 @@ func TestACopyOfAJoinThatTheClientSentTwiceTakesNothingLater(t *testing.T) {
 	if st := leave(t, s, "n", c.ID); st.State != lease.Held {
 		t.Fatalf("left: %+v", st)
 	}
+	carriedOut := watch(t, server, joinScript.sha, c.ID)
 	trap.Release()
-	time.Sleep(100 * time.Millisecond)
+	carriedOut()
 	if v := mustDo(t, server, "GET", "lock:n"); v != nil {
 		t.Errorf("the copy of a join that had left holds the lock: %v", v)
 	}
@@ -174,9 +206,9 @@ func TestAWaiterOfADeadProcessIsSkippedThoughAMonitorHearsEverything(t *testing.
 	}
 	st := join(t, b, "n", c, lease.Waiting)
 	dead.Close()
-	for mustDo(t, server, "PUBSUB", "NUMSUB", dead.inbox.channel).([]any)[1] != int64(0) {
-		time.Sleep(time.Millisecond)
-	}
+	servertest.Eventually(t, 5*time.Second, "the end of its subscription", func() bool {
+		return mustDo(t, server, "PUBSUB", "NUMSUB", dead.inbox.channel).([]any)[1] == int64(0)
+	})
 	leave(t, a, "n", holder.ID)
 	within(t, time.Second, b, "n", c, st)
 }
@@ -404,17 +436,11 @@ func TestAGrantThatComesBeforeTheAnswerOfItsJoinCounts(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	leave(t, a, "n", holder.ID)
-	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(time.Millisecond) {
+	servertest.Eventually(t, 2*time.Second, "the message", func() bool {
 		b.mu.Lock()
-		arrived := k.w.grant.ticket
-		b.mu.Unlock()
-		if arrived == r.ticket {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("no message")
-		}
-	}
+		defer b.mu.Unlock()
+		return k.w.grant.ticket == r.ticket
+	})
 	time.Sleep(50 * time.Millisecond) // it must not be given back meanwhile
 	st, err := b.heard(t.Context(), k, c, asked, r, sub)
 	if err != nil || st.State != lease.Held || st.Asked != asked || st.Ticket != r.ticket {

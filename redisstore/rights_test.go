@@ -193,9 +193,9 @@ func TestWithoutTheRightToAskForSubscribersTheDeadAreSkipped(t *testing.T) {
 	join(t, dead, "n", claim(30*time.Second), lease.Waiting)
 	st := join(t, b, "n", c, lease.Waiting)
 	dead.Close()
-	for mustDo(t, server, "PUBSUB", "NUMSUB", dead.inbox.channel).([]any)[1] != int64(0) {
-		time.Sleep(time.Millisecond)
-	}
+	servertest.Eventually(t, 5*time.Second, "the end of its subscription", func() bool {
+		return mustDo(t, server, "PUBSUB", "NUMSUB", dead.inbox.channel).([]any)[1] == int64(0)
+	})
 	leave(t, a, "n", holder.ID)
 	within(t, time.Second, b, "n", c, st)
 }

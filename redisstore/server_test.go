@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/driver"
+	"github.com/redlatch/redlatch/internal/servertest"
 	"github.com/redlatch/redlatch/lease"
 )
 
@@ -269,13 +270,7 @@ func TestNamesListsWhatIsHeldAndAwaited(t *testing.T) {
 	}
 	until := func(prefix string, want ...string) {
 		t.Helper()
-		deadline := time.Now().Add(2 * time.Second)
-		for !slices.Equal(list(prefix), want) {
-			if time.Now().After(deadline) {
-				t.Fatalf("names %q, want %q", list(prefix), want)
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+		servertest.Eventually(t, 2*time.Second, fmt.Sprintf("the names %q", want), func() bool { return slices.Equal(list(prefix), want) })
 	}
 	until("", held...)
 	until("a/", "a/1", "a/2")
@@ -383,7 +378,7 @@ func TestAHoldThatGoesOnHereIsListed(t *testing.T) {
 	a.Close()
 	b.Renew(t.Context(), []driver.Ref{{Name: "n", Token: lease.Token{ID: c.ID, Ticket: st.Ticket, Owner: c.Owner}, TTL: time.Minute}})
 	mustDo(t, server, "DEL", a.keys.record(a.process))
-	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	servertest.Eventually(t, 2*time.Second, "its name", func() bool {
 		var names []string
 		for name, err := range a.Names(t.Context(), "") {
 			if err != nil {
@@ -391,13 +386,8 @@ func TestAHoldThatGoesOnHereIsListed(t *testing.T) {
 			}
 			names = append(names, name)
 		}
-		if slices.Equal(names, []string{"n"}) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("names %q", names)
-		}
-	}
+		return slices.Equal(names, []string{"n"})
+	})
 }
 
 func TestAForeignHolderWithALeaseIsLookedAfterToo(t *testing.T) {

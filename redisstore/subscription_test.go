@@ -16,6 +16,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/elapsed"
 	"github.com/redlatch/redlatch/internal/relay"
+	"github.com/redlatch/redlatch/internal/servertest"
 	"github.com/redlatch/redlatch/lease"
 )
 
@@ -213,11 +214,7 @@ func TestASubscriptionEndsWhenNobodyHasWaitedForAWhile(t *testing.T) {
 		leave(t, a, "n", holder.ID)
 		within(t, time.Second, b, "n", c, st)
 		leave(t, b, "n", c.ID)
-		for deadline := time.Now().Add(4 * time.Second); b.inbox.subscription().id != 0; time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("still subscribed")
-			}
-		}
+		servertest.Eventually(t, 4*time.Second, "no subscription", func() bool { return b.inbox.subscription().id == 0 })
 		if channels := mustDo(t, server, "PUBSUB", "CHANNELS").([]any); len(channels) != 0 {
 			t.Errorf("subscribed: %v", channels)
 		}
@@ -237,11 +234,7 @@ func TestASubscriptionOnAnotherServerIsMadeAnew(t *testing.T) {
 	holder, c := claim(30*time.Second), claim(30*time.Second)
 	join(t, a, "n", holder, lease.Held)
 	st := join(t, b, "n", c, lease.Waiting)
-	for deadline := time.Now().Add(3 * time.Second); b.inbox.subscription().id <= before.id; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("still the same subscription")
-		}
-	}
+	servertest.Eventually(t, 3*time.Second, "another subscription", func() bool { return b.inbox.subscription().id > before.id })
 	leave(t, a, "n", holder.ID)
 	within(t, time.Second, b, "n", c, st)
 }
@@ -274,9 +267,5 @@ func TestAConnectionThatTheClientReplacedIsANewSubscription(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(3 * time.Second); b.inbox.subscription().id <= before.id; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("still the same subscription")
-		}
-	}
+	servertest.Eventually(t, 3*time.Second, "another subscription", func() bool { return b.inbox.subscription().id > before.id })
 }

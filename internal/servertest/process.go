@@ -11,19 +11,20 @@ import (
 	"syscall"
 )
 
-// A group is a process group whose members die with this process, however it dies.
+// Group is a process group whose members die with this process, however it dies.
 //
 // A deferred Close does not run when a test times out, panics or gets SIGKILL. Linux' parent death signal would do, but it is sent when
 // the *thread* that started the child ends, which Go only rules out with one locked thread for each server, and other systems lack it.
 // So the group is led by a shell that reads from a pipe that only we can write to, and never do. When we are gone it reads the end of
 // the file and kills its whole group. There is no gap: a server joins the group before it is exec'd, and until then it holds the
 // pipe open itself. The shell ignores SIGHUP, which the kernel sends to a group with a stopped member when nobody is left to continue it.
-type group struct {
+type Group struct {
 	leader *exec.Cmd
 	alive  io.Closer
 }
 
-func newGroup() (*group, error) {
+// NewGroup starts a group with nobody in it but its leader.
+func NewGroup() (*Group, error) {
 	leader := exec.Command("/bin/sh", "-c", "trap '' HUP; read _; kill -9 0")
 	leader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	alive, err := leader.StdinPipe()
@@ -33,14 +34,14 @@ func newGroup() (*group, error) {
 	if err := leader.Start(); err != nil {
 		return nil, err
 	}
-	return &group{leader: leader, alive: alive}, nil
+	return &Group{leader: leader, alive: alive}, nil
 }
 
 // start runs a program in the group, with what it prints going to the file.
-func (g *group) start(output *os.File, dir, program string, args ...string) (*process, error) {
+func (g *Group) start(output *os.File, dir, program string, args ...string) (*process, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, output, output
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.leader.Process.Pid}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.ID()}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -52,9 +53,12 @@ func (g *group) start(output *os.File, dir, program string, args ...string) (*pr
 	return p, nil
 }
 
-// end kills whatever is in the group. Until the leader is waited for, its number cannot be given to somebody else's group.
-func (g *group) end() {
-	_ = syscall.Kill(-g.leader.Process.Pid, syscall.SIGKILL)
+// ID is what a member gives as its Pgid, with Setpgid, when it is started.
+func (g *Group) ID() int { return g.leader.Process.Pid }
+
+// End kills whatever is in the group. Until the leader is waited for, its number cannot be given to somebody else's group.
+func (g *Group) End() {
+	_ = syscall.Kill(-g.ID(), syscall.SIGKILL)
 	_ = g.leader.Wait() // "signal: killed" is what was wanted.
 	g.alive.Close()
 }

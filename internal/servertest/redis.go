@@ -38,7 +38,7 @@ type RedisServer struct {
 	dir    string
 	port   int
 	certs  Certs
-	group  *group
+	group  *Group
 	fail   func(error)
 
 	mu      sync.Mutex
@@ -105,7 +105,7 @@ func (s *RedisServer) prepare() (err error) {
 	if err = os.WriteFile(s.file("redis.conf"), []byte(strings.Join(s.config.Lines, "\n")+"\n"), 0o600); err != nil {
 		return err
 	}
-	s.group, err = newGroup()
+	s.group, err = NewGroup()
 	return err
 }
 
@@ -236,7 +236,7 @@ func (s *RedisServer) Close() {
 		s.process.kill()
 	}
 	if s.group != nil {
-		s.group.end()
+		s.group.End()
 		s.group = nil // Its number may soon be somebody else's.
 	}
 	os.RemoveAll(s.dir)

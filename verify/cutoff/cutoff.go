@@ -20,13 +20,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/driver"
 	"github.com/redlatch/redlatch/internal/relay"
 	"github.com/redlatch/redlatch/internal/servertest"
-	"github.com/redlatch/redlatch/redisstore"
+	"github.com/redlatch/redlatch/verify/client"
 	"github.com/redlatch/redlatch/verify/quantile"
 )
 
@@ -53,7 +51,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		return Result{}, err
 	}
 	defer server.Close()
-	redis.SetLogger(silence{})
+	client.Silence()
 
 	var mu sync.Mutex
 	var margins []time.Duration
@@ -103,8 +101,8 @@ type lane struct {
 	ttl    time.Duration
 	random *rand.Rand
 	relay  *relay.Relay
-	cut    *client // the holder that is cut off
-	well   *client // the other one
+	cut    *client.Client // the holder that is cut off
+	well   *client.Client // the other one
 }
 
 func newLane(addr string, number int, cfg Config) (*lane, error) {
@@ -116,17 +114,17 @@ func newLane(addr string, number int, cfg Config) (*lane, error) {
 	if l.relay, err = relay.New(addr, func(error) {}); err != nil {
 		return nil, err
 	}
-	if l.cut, err = newClient(l.relay.Addr(), "cut off", cfg.wrap); err != nil {
+	if l.cut, err = client.New(l.relay.Addr(), "cut off", cfg.wrap); err != nil {
 		return nil, err
 	}
-	l.well, err = newClient(addr, "well", nil)
+	l.well, err = client.New(addr, "well", nil)
 	return l, err
 }
 
 func (l *lane) close() {
 	l.relay.Close()
-	l.cut.close()
-	l.well.close()
+	l.cut.Close()
+	l.well.Close()
 }
 
 // round cuts the holder off at some moment of its lease, or just while a renewal is under
@@ -135,7 +133,7 @@ func (l *lane) round(ctx context.Context) (margin time.Duration, faults []string
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	o := redlatch.Options{TTL: l.ttl + time.Duration(l.random.Int64N(int64(l.ttl)*2/3))}
-	held, err := l.cut.locks.Lock(ctx, l.name, o)
+	held, err := l.cut.Locks.Lock(ctx, l.name, o)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -146,7 +144,7 @@ func (l *lane) round(ctx context.Context) (margin time.Duration, faults []string
 	}()
 	others := make(chan got, 1)
 	other := func() {
-		held, err := l.well.locks.Lock(ctx, l.name, o)
+		held, err := l.well.Locks.Lock(ctx, l.name, o)
 		others <- got{held, err, time.Now()}
 	}
 	waits := l.random.IntN(2) == 0
@@ -197,11 +195,11 @@ type got struct {
 // and its answer is under way.
 func (l *lane) moment(ctx context.Context, ttl time.Duration) error {
 	if l.random.IntN(2) == 0 {
-		return pause(ctx, time.Duration(l.random.Int64N(int64(ttl))))
+		return client.Pause(ctx, time.Duration(l.random.Int64N(int64(ttl))))
 	}
 	before := l.relay.Requests()["EVALSHA"]
 	for l.relay.Requests()["EVALSHA"] == before {
-		if err := pause(ctx, 100*time.Microsecond); err != nil {
+		if err := client.Pause(ctx, 100*time.Microsecond); err != nil {
 			return err
 		}
 	}
@@ -222,49 +220,4 @@ func (l *lane) comeBack(lost, held *redlatch.Held) (faults []string) {
 		faults = append(faults, fmt.Sprintf("the other one's release: %v", err))
 	}
 	return faults
-}
-
-// client is a client as a program has it, with the client library's own defaults.
-type client struct {
-	redis *redis.Client
-	store *redisstore.Store
-	locks *redlatch.Locker
-}
-
-func newClient(addr, name string, wrap func(driver.Store) driver.Store) (*client, error) {
-	c := &client{redis: redis.NewClient(&redis.Options{Addr: addr})}
-	var err error
-	if c.store, err = redisstore.New(c.redis, redisstore.Options{}); err != nil {
-		return nil, err
-	}
-	var store driver.Store = c.store
-	if wrap != nil {
-		store = wrap(store)
-	}
-	c.locks, err = redlatch.New(store, redlatch.Config{Owner: redlatch.Owner{Name: name}})
-	return c, err
-}
-
-func (c *client) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = c.locks.Close(ctx) // what a round has left it has reported
-	_ = c.store.Close()
-	_ = c.redis.Close()
-}
-
-// silence keeps the client from reporting each connection that fails.
-type silence struct{}
-
-func (silence) Printf(context.Context, string, ...any) {}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -19,12 +19,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/driver"
 	"github.com/redlatch/redlatch/internal/servertest"
-	"github.com/redlatch/redlatch/redisstore"
+	"github.com/redlatch/redlatch/verify/client"
 	"github.com/redlatch/redlatch/verify/quantile"
 )
 
@@ -73,8 +71,8 @@ type run struct {
 	server *servertest.RedisServer
 	wrap   func(driver.Store) driver.Store
 	random *rand.Rand
-	holder *client // has the names that others want
-	warm   *client // has connections and a subscription when the server stops
+	holder *client.Client // has the names that others want
+	warm   *client.Client // has connections and a subscription when the server stops
 
 	names int
 	keys  map[string]any // lock key -> value that it must have
@@ -92,19 +90,19 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		return Result{}, err
 	}
 	defer server.Close()
-	redis.SetLogger(silence{})
+	client.Silence()
 	r := &run{
 		server: server, wrap: cfg.wrap, random: rand.New(rand.NewPCG(cfg.Seed, 0)),
 		keys: make(map[string]any), took: make(map[string][]time.Duration),
 	}
-	if r.holder, err = newClient(server.Addr(), "holder", nil); err != nil {
+	if r.holder, err = client.New(server.Addr(), "holder", nil); err != nil {
 		return Result{}, err
 	}
-	defer r.holder.close()
-	if r.warm, err = newClient(server.Addr(), "warm", cfg.wrap); err != nil {
+	defer r.holder.Close()
+	if r.warm, err = client.New(server.Addr(), "warm", cfg.wrap); err != nil {
 		return Result{}, err
 	}
-	defer r.warm.close()
+	defer r.warm.Close()
 	for calls := 0; calls < cfg.Calls; {
 		n, err := r.stop(ctx)
 		if err != nil {
@@ -132,11 +130,11 @@ type call struct {
 // returned, and looks at what is left.
 func (r *run) stop(ctx context.Context) (int, error) {
 	clear(r.keys)
-	cold, err := newClient(r.server.Addr(), "cold", r.wrap)
+	cold, err := client.New(r.server.Addr(), "cold", r.wrap)
 	if err != nil {
 		return 0, err
 	}
-	defer cold.close()
+	defer cold.Close()
 	calls, cleanup, err := r.calls(ctx, cold)
 	if err != nil {
 		return 0, err
@@ -149,7 +147,7 @@ func (r *run) stop(ctx context.Context) (int, error) {
 	work.Wait()
 	// Some stops are over before the first release of a given up claim has timed out.
 	rest := []time.Duration{0, 150 * time.Millisecond, 1300 * time.Millisecond}[r.random.IntN(3)]
-	err = pause(ctx, rest)
+	err = client.Pause(ctx, rest)
 	r.server.Continue()
 	if err != nil {
 		return 0, err
@@ -161,11 +159,11 @@ func (r *run) stop(ctx context.Context) (int, error) {
 }
 
 // calls prepares a stop: it takes the locks that are wanted or kept in it.
-func (r *run) calls(ctx context.Context, cold *client) ([]call, func() error, error) {
+func (r *run) calls(ctx context.Context, cold *client.Client) ([]call, func() error, error) {
 	var helds []*redlatch.Held
-	taken := func(c *client) (string, *redlatch.Held, error) {
+	taken := func(c *client.Client) (string, *redlatch.Held, error) {
 		name := r.name()
-		held, err := c.locks.Lock(ctx, name, redlatch.Options{TTL: time.Minute})
+		held, err := c.Locks.Lock(ctx, name, redlatch.Options{TTL: time.Minute})
 		if err != nil {
 			return "", nil, err
 		}
@@ -174,7 +172,7 @@ func (r *run) calls(ctx context.Context, cold *client) ([]call, func() error, er
 		return name, held, nil
 	}
 	var calls []call
-	for who, c := range map[string]*client{"warm": r.warm, "cold": cold} {
+	for who, c := range map[string]*client.Client{"warm": r.warm, "cold": cold} {
 		busy, _, err := taken(r.holder)
 		if err != nil {
 			return nil, nil, err
@@ -183,18 +181,18 @@ func (r *run) calls(ctx context.Context, cold *client) ([]call, func() error, er
 			call{"Lock, " + who, lock(c, r.name())},
 			call{"Lock held, " + who, lock(c, busy)},
 			call{"TryLock, " + who, func(ctx context.Context) error {
-				_, err := c.locks.TryLock(ctx, r.name(), redlatch.Options{})
+				_, err := c.Locks.TryLock(ctx, r.name(), redlatch.Options{})
 				return err
 			}},
 			call{"Do, " + who, func(ctx context.Context) error {
-				return c.locks.Do(ctx, r.name(), redlatch.Options{}, func(context.Context, *redlatch.Held) error { return nil })
+				return c.Locks.Do(ctx, r.name(), redlatch.Options{}, func(context.Context, *redlatch.Held) error { return nil })
 			}},
 			call{"LockAll, " + who, func(ctx context.Context) error {
-				_, err := c.locks.LockAll(ctx, []string{r.name(), busy}, redlatch.Options{})
+				_, err := c.Locks.LockAll(ctx, []string{r.name(), busy}, redlatch.Options{})
 				return err
 			}},
 			call{"Inspect, " + who, func(ctx context.Context) error {
-				_, err := c.locks.Inspect(ctx, busy)
+				_, err := c.Locks.Inspect(ctx, busy)
 				return err
 			}},
 		)
@@ -210,7 +208,7 @@ func (r *run) calls(ctx context.Context, cold *client) ([]call, func() error, er
 	calls = append(calls,
 		call{"Renew, warm", func(ctx context.Context) error { return mine.Renew(ctx, 2*time.Minute) }},
 		call{"Lock held, MaxWait", func(ctx context.Context) error {
-			_, err := r.warm.locks.Lock(context.WithoutCancel(ctx), waited, redlatch.Options{MaxWait: Deadline})
+			_, err := r.warm.Locks.Lock(context.WithoutCancel(ctx), waited, redlatch.Options{MaxWait: Deadline})
 			return err
 		}},
 	)
@@ -223,9 +221,9 @@ func (r *run) calls(ctx context.Context, cold *client) ([]call, func() error, er
 	}, nil
 }
 
-func lock(c *client, name string) func(context.Context) error {
+func lock(c *client.Client, name string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := c.locks.Lock(ctx, name, redlatch.Options{})
+		_, err := c.Locks.Lock(ctx, name, redlatch.Options{})
 		return err
 	}
 }
@@ -268,7 +266,7 @@ func (r *run) look(ctx context.Context, stopped time.Duration) error {
 		if left != "" {
 			dirty, what = time.Since(began), left
 		}
-		if err := pause(ctx, 2*time.Millisecond); err != nil {
+		if err := client.Pause(ctx, 2*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -309,49 +307,4 @@ func (r *run) left() (string, error) {
 		}
 	}
 	return "", nil
-}
-
-// client is a client as a program has it, with the client library's own defaults.
-type client struct {
-	redis *redis.Client
-	store *redisstore.Store
-	locks *redlatch.Locker
-}
-
-func newClient(addr, name string, wrap func(driver.Store) driver.Store) (*client, error) {
-	c := &client{redis: redis.NewClient(&redis.Options{Addr: addr})}
-	var err error
-	if c.store, err = redisstore.New(c.redis, redisstore.Options{}); err != nil {
-		return nil, err
-	}
-	var store driver.Store = c.store
-	if wrap != nil {
-		store = wrap(store)
-	}
-	c.locks, err = redlatch.New(store, redlatch.Config{Owner: redlatch.Owner{Name: name}})
-	return c, err
-}
-
-func (c *client) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = c.locks.Close(ctx) // what a stop has left is reported already
-	_ = c.store.Close()
-	_ = c.redis.Close()
-}
-
-// silence keeps the client from reporting each connection that fails.
-type silence struct{}
-
-func (silence) Printf(context.Context, string, ...any) {}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

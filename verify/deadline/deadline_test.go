@@ -9,12 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/driver"
 	"github.com/redlatch/redlatch/internal/servertest"
 	"github.com/redlatch/redlatch/lease"
+	"github.com/redlatch/redlatch/verify/client"
 )
 
 // The command asks for 150 ms at the 99th of 100 calls. A test on a busy machine can only
@@ -39,18 +38,18 @@ func TestCallsToAStoppedServerReturnAndLeaveNothing(t *testing.T) {
 // Unlock and Close have no deadline, or only one of their own: they end all the same, say
 // that there was no answer, and the lock is given back once there is one.
 func TestUnlockAndCloseOnAStoppedServer(t *testing.T) {
-	redis.SetLogger(silence{})
+	client.Silence()
 	server := servertest.Redis(t, servertest.RedisConfig{})
-	open := func() *client {
-		c, err := newClient(server.Addr(), "holder", nil)
+	open := func() *client.Client {
+		c, err := client.New(server.Addr(), "holder", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(c.close)
+		t.Cleanup(c.Close)
 		return c
 	}
-	take := func(c *client, name string) *redlatch.Held {
-		held, err := c.locks.Lock(t.Context(), name, redlatch.Options{TTL: time.Minute})
+	take := func(c *client.Client, name string) *redlatch.Held {
+		held, err := c.Locks.Lock(t.Context(), name, redlatch.Options{TTL: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +62,7 @@ func TestUnlockAndCloseOnAStoppedServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), Deadline)
 	defer cancel()
 	began := time.Now()
-	err := b.locks.Close(ctx)
+	err := b.Locks.Close(ctx)
 	if took := time.Since(began); took > generous || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Close with %v took %v: %v", Deadline, took, err)
 	}

@@ -56,7 +56,7 @@ func (s *slot) start() error {
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), ordersVariable+"="+string(orders))
 	cmd.Stdout, cmd.Stderr = said, said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: s.run.group.id()}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: s.run.group.ID()}
 	if err := cmd.Start(); err != nil {
 		return err
 	}

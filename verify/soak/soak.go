@@ -92,7 +92,7 @@ type run struct {
 	names  []string
 	server *servertest.RedisServer
 	log    *history.Log
-	group  *group
+	group  *servertest.Group
 	slots  []*slot
 	work   sync.WaitGroup
 	cancel context.CancelCauseFunc
@@ -121,10 +121,10 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		return Result{}, err
 	}
 	defer r.server.Close()
-	if r.group, err = newGroup(); err != nil {
+	if r.group, err = servertest.NewGroup(); err != nil {
 		return Result{}, err
 	}
-	defer r.group.end()
+	defer r.group.End()
 	if r.log, err = history.OpenLog(r.dir, "director"); err != nil {
 		return Result{}, err
 	}

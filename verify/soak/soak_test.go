@@ -21,10 +21,6 @@ func TestNobodyOverlapsWhileProcessesAreKilledAndStopped(t *testing.T) {
 	cfg := Config{
 		Duration: 15 * time.Second, TTL: 500 * time.Millisecond,
 		Processes: 4, Goroutines: 20, Names: 8, Seed: rand.Uint64(),
-		// TODO: the default. A process that polls, because its subscription was cut, and then
-		// stops or dies keeps a free name for itself for 3 s: POLLS in redisstore's
-		// prelude.lua. With a TTL below 2 s that is longer than the TTL and a second.
-		Limit: 5 * time.Second,
 	}
 	r, err := Run(t.Context(), cfg)
 	if err != nil {

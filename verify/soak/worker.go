@@ -22,6 +22,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/lease"
 	"github.com/redlatch/redlatch/redisstore"
+	"github.com/redlatch/redlatch/verify/client"
 	"github.com/redlatch/redlatch/verify/history"
 )
 
@@ -68,15 +69,10 @@ type worker struct {
 	calls atomic.Uint64
 }
 
-// silence keeps the client from reporting each connection that was cut.
-type silence struct{}
-
-func (silence) Printf(context.Context, string, ...any) {}
-
 func (o Orders) carryOut() (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	redis.SetLogger(silence{})
+	client.Silence()
 	client := redis.NewClient(&redis.Options{Addr: o.Addr})
 	defer client.Close()
 	store, err := redisstore.New(client, redisstore.Options{})
