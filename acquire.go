@@ -24,7 +24,6 @@ var errMaxWait = errors.New("MaxWait is over")
 // ID, so that a lost reply costs nothing and one leave undoes all of it.
 type attempt struct {
 	l     *Locker
-	op    string
 	o     Options
 	name  string // as the store knows it
 	shown string // as the caller does
@@ -65,7 +64,7 @@ func (l *Locker) lock(ctx context.Context, op, name string, o Options) (_ *Held,
 	}
 	defer l.busy.Done()
 
-	a := &attempt{l: l, op: op, o: o, name: full, shown: name, owner: ctx, began: elapsed.Now()}
+	a := &attempt{l: l, o: o, name: full, shown: name, owner: ctx, began: elapsed.Now()}
 	a.claim = lease.Claim{
 		ID: lease.NewID(), Mode: o.mode(), Slots: o.Slots, Need: o.Weight, Owner: l.owner(o), TTL: o.TTL,
 		NoWait: op == "try", OnSeal: o.OnSeal, MaxWaiters: l.cfg.MaxWaiters,

@@ -224,7 +224,7 @@ func (l *Loss) String() string {
 	case Unreachable:
 		return fmt.Sprintf("no renewal for %v: %v", l.After.Round(time.Millisecond), l.Cause)
 	case Taken:
-		return "taken by " + l.By
+		return "taken by " + Printable(l.By)
 	case Broken:
 		return fmt.Sprintf("broken by %s: %s", Printable(l.By), Printable(l.Reason))
 	case HeldTooLong:
