@@ -59,7 +59,7 @@ func (e *HeldError) Error() string {
 	case e.Holder == nil:
 		b.WriteString("held by somebody else")
 	case e.Holder.ID == "":
-		fmt.Fprintf(&b, "held by another program (value %q)", e.Holder.Foreign)
+		fmt.Fprintf(&b, "held by another program (value %s)", lease.Abridged(e.Holder.Foreign))
 	default:
 		fmt.Fprintf(&b, "held by %v with fence %d", e.Holder.Owner, e.Holder.Ticket)
 	}

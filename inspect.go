@@ -119,7 +119,7 @@ func meant(holders []lease.Entry, fence uint64) (lease.Entry, error) {
 	case len(holders) == 0:
 		return lease.Entry{}, ErrNotHeld
 	case holders[0].ID == "":
-		return lease.Entry{}, &kinded{ErrConflict, fmt.Errorf("held by another program (value %q), which cannot be told: delete the key by hand", holders[0].Foreign)}
+		return lease.Entry{}, &kinded{ErrConflict, fmt.Errorf("held by another program (value %s), which cannot be told: delete the key by hand", lease.Abridged(holders[0].Foreign))}
 	case fence == 0 && len(holders) > 1:
 		return lease.Entry{}, invalid("%d hold it: say which by its fence", len(holders))
 	case fence == 0:

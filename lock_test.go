@@ -805,3 +805,26 @@ func TestAGrantThatIsOldIsConfirmedByAJoin(t *testing.T) {
 		})
 	}
 }
+
+// Another library's value releases that library's lock: no message may carry it whole.
+func TestAForeignTokenIsNotInAnyMessage(t *testing.T) {
+	const token = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
+	held := &redlatch.HeldError{Holder: &lease.Holder{Foreign: token}}
+	l := locker(t, foreignHolder{memstore.New(), token}, redlatch.Config{})
+	_, err := l.Break(t.Context(), "x", redlatch.BreakOptions{})
+	for _, err := range []error{held, err} {
+		if text := err.Error(); strings.Contains(text, token) || !strings.Contains(text, token[:8]) {
+			t.Errorf("message %q", text)
+		}
+	}
+}
+
+type foreignHolder struct {
+	driver.Store
+
+	token string
+}
+
+func (f foreignHolder) Inspect(context.Context, string) (lease.Queue, error) {
+	return lease.Queue{Claims: []lease.Entry{{Foreign: f.token, Granted: time.Now()}}}, nil
+}

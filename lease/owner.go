@@ -50,6 +50,16 @@ func Printable(s string) string {
 	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
 }
 
+// Abridged shows enough of a token to recognise it by, and not enough to release its
+// lock with: whoever has another library's value can do that.
+func Abridged(token string) string {
+	const enough = 8
+	if len(token) <= enough {
+		return Printable(token)
+	}
+	return Printable(token[:enough]) + "..."
+}
+
 // text is the owner in printable ASCII, one line, the form in which it stands in a
 // [Token]. Unknown keys are skipped when it is read, so that a newer release may add some.
 func (o Owner) text() string {

@@ -132,23 +132,13 @@ func heldBy(holders []lease.Entry, now time.Time) string {
 // whoText names a holder. All of it was written by somebody else.
 func whoText(o lease.Owner, foreign string) string {
 	if foreign != "" {
-		return "a program that does not use redlatch (value " + lease.Printable(abridged(foreign)) + ")"
+		return "a program that does not use redlatch (value " + lease.Abridged(foreign) + ")"
 	}
 	if o.Host == "" || strings.HasSuffix(o.Name, "@"+o.Host) {
 		return o.String()
 	}
 	o.Name += " on " + o.Host
 	return o.String()
-}
-
-// abridged shows enough of another library's token to recognise it by, and not
-// enough to release its lock with.
-func abridged(token string) string {
-	const enough = 8
-	if len(token) <= enough {
-		return token
-	}
-	return token[:enough] + "..."
 }
 
 // renewed is when the lease was last renewed; zero if that cannot be told. A store that
