@@ -40,8 +40,9 @@ type Faults struct {
 //	leave  -> was held                          v
 //	                            the lock is taken, and nobody knows
 //
-// The service cannot know of the copy. So Leave is then carried out twice: the second
-// one finds nothing and is remembered.
+// The service cannot know of the copy. So Leave is then carried out again until it finds
+// nothing, which is remembered: with two copies under way the second leave may find what
+// the first copy took, and the other copy is still to come.
 type Faulty struct {
 	driver.Store
 
@@ -115,8 +116,10 @@ func (f *Faulty) Leave(ctx context.Context, name, id string, s lease.Seal) (leas
 	again := f.doubts(id, false)
 	fault := f.call(ctx, func(ctx context.Context) {
 		st, err = f.Store.Leave(ctx, name, id, s)
-		if again && err == nil {
-			_, err = f.Store.Leave(ctx, name, id, s)
+		for found := again; found && err == nil; {
+			var there lease.Standing
+			there, err = f.Store.Leave(ctx, name, id, s)
+			found = there.State == lease.Held || there.State == lease.Waiting
 		}
 	})
 	if fault != nil {
