@@ -313,7 +313,7 @@ func opener(s driver.Store) func() driver.Store { return func() driver.Store { r
 // Each of these stores breaks one rule, as some lock library does, and must not pass.
 // by is the file whose subjects must notice, whoever else would.
 func TestABrokenStoreIsFound(t *testing.T) {
-	unnoticed := make(map[uint64]bool) // tickets that were last answered as waiting
+	unnoticed := make(map[turn]bool) // tickets that were last answered as waiting
 	tests := []struct {
 		store string
 		by    string
@@ -524,11 +524,11 @@ func TestABrokenStoreIsFound(t *testing.T) {
 			return st
 		}}},
 		{"keeps a turn that nobody noticed", "cancel", breaks{leave: func(q *lease.Queue, id string, s lease.Seal, now time.Time) lease.Standing {
-			if st := q.Standing(id, now); st.State == lease.Held && unnoticed[st.Ticket] && len(q.Claims) > 1 {
+			if st := q.Standing(id, now); st.State == lease.Held && unnoticed[turn{q, st.Ticket}] && len(q.Claims) > 1 {
 				return st
 			}
 			return q.Leave(id, s, now)
-		}, after: func(_ *lease.Queue, st *lease.Standing) { unnoticed[st.Ticket] = st.State == lease.Waiting }}},
+		}, after: func(q *lease.Queue, st *lease.Standing) { unnoticed[turn{q, st.Ticket}] = st.State == lease.Waiting }}},
 		{"takes a mutex for a semaphore", "queue", breaks{join: func(q *lease.Queue, c lease.Claim, now time.Time) (lease.Standing, error) {
 			st, err := q.Join(c, now)
 			if err != nil && c.MaxWaiters == 0 {
@@ -560,4 +560,10 @@ func TestABrokenStoreIsFound(t *testing.T) {
 			}
 		})
 	}
+}
+
+// turn is a ticket of one name: in a bubble many names draw theirs at one instant.
+type turn struct {
+	q      *lease.Queue
+	ticket uint64
 }
