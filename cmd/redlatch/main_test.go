@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -23,6 +24,7 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	ownSignals()
 	dir, err := os.MkdirTemp("", "redlatch-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -37,6 +39,19 @@ func TestMain(m *testing.M) {
 	}
 	os.RemoveAll(dir)
 	os.Exit(code)
+}
+
+// ownSignals makes what the tests start deaf to nothing. Signals that are ignored where a
+// program starts stay ignored in what it runs: under nohup, or in the background of a
+// script, redlatch would rightly not pass them on. A signal that this process handles
+// is its children's own again.
+func ownSignals() {
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT)
+	go func() {
+		<-end
+		os.Exit(1)
+	}()
 }
 
 // patience is for what another process does by itself, in its own time.
