@@ -274,7 +274,7 @@ func (h *hold) judge(st lease.Standing, first bool) error {
 	case h.trusted && (st.Holder == nil || !first):
 		return nil
 	}
-	loss := h.l.lossOf(st, h.token.ID)
+	loss := h.l.keeping.lossOf(h.kept, st)
 	loss.At = elapsed.Now()
 	return &LostError{Name: h.shown, Loss: loss}
 }

@@ -1,6 +1,7 @@
 package redlatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -65,7 +66,8 @@ type BreakOptions struct {
 
 // Break takes a hold away from its holder and returns it as it was. Nobody is granted
 // the name before the holder has answered or its lease has run out, so that no two work
-// at once, unless Now says otherwise. The holder's context ends with its next renewal.
+// at once, unless Now says otherwise. The holder is told at once where the store can, and
+// by its next renewal at the latest; then its context ends, and says by whom and why.
 // If that hold is not there any more, nothing is done and the error is ErrNotHeld; if
 // another one is there, *HeldError.
 func (l *Locker) Break(ctx context.Context, name string, o BreakOptions) (lease.Entry, error) {
@@ -92,12 +94,9 @@ func (l *Locker) breakHold(ctx context.Context, name string, o BreakOptions) (le
 	if err != nil {
 		return e, err
 	}
-	var seal lease.Seal
+	seal := lease.Seal{Victim: e.ID, By: cmp.Or(o.By, l.cfg.Owner.String()), Reason: o.Reason}
 	if !o.Now {
-		seal = lease.Seal{For: time.Until(e.Expires), Victim: e.ID, By: o.By, Reason: o.Reason}
-		if seal.By == "" {
-			seal.By = l.cfg.Owner.String()
-		}
+		seal.For = max(time.Until(e.Expires), 1) // the store knows better
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

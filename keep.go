@@ -27,6 +27,7 @@ type keeping struct {
 	naps    lease.Instant // the goroutine sleeps until then
 	wake    chan struct{} // capacity 1: something is due earlier than the goroutine thinks
 	work    sync.WaitGroup
+	deaf    func() // ends the store's notices
 }
 
 // kept is a claim that is kept. Its fields are keeping.mu's, but for those that never change.
@@ -41,6 +42,7 @@ type kept struct {
 	flying   int // renewals on their way
 	landed   chan struct{}
 	lostTold bool
+	notice   *lease.Seal // somebody is said to have broken it
 }
 
 const (
@@ -51,6 +53,53 @@ const (
 func (k *keeping) init(l *Locker) {
 	k.l = l
 	k.wake = make(chan struct{}, 1)
+	k.deaf = l.store.Notify(k.hear)
+}
+
+// hear is told by the store that somebody has broken a claim. A message proves nothing:
+// the store is asked at once, and its answer counts.
+func (k *keeping) hear(n driver.Notice) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, e := range k.due {
+		if e.hold != nil && e.token.ID == n.ID && e.name == n.Name {
+			e.notice = &n.Seal
+			e.flying++
+			k.work.Go(func() { k.ask(e) })
+			return
+		}
+	}
+}
+
+// ask finds out whether the hold is still there. It asks for as little time as there is,
+// which is less than any lease has, so that a hold which shall not be renewed is not.
+func (k *keeping) ask(e *kept) {
+	ttl := k.l.features.MinTTL
+	ctx, cancel := context.WithTimeout(context.Background(), lease.AttemptTimeout(k.ttl(e)))
+	defer cancel()
+	out := k.l.store.Renew(ctx, []driver.Ref{{Name: e.name, Token: e.token, TTL: ttl}})[0]
+	k.mu.Lock()
+	lost := out.Err == nil && out.State != lease.Held && k.settle(e, e.keeper.Gone(elapsed.Now(), k.loss(e, out.Standing)))
+	e.land()
+	k.mu.Unlock()
+	if lost {
+		tellLost([]*kept{e})
+	}
+}
+
+func (k *keeping) lossOf(e *kept, st lease.Standing) lease.Loss {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.loss(e, st)
+}
+
+// loss is why e is gone: what the store keeps of it, or else what was heard.
+func (k *keeping) loss(e *kept, st lease.Standing) lease.Loss {
+	loss := k.l.lossOf(st, e.token.ID)
+	if loss.Why != lease.Broken && e.notice != nil {
+		return lease.Loss{Why: lease.Broken, By: e.notice.By, Reason: e.notice.Reason}
+	}
+	return loss
 }
 
 func (k *keeping) add(e *kept) {
@@ -240,7 +289,7 @@ func (k *keeping) feed(e *kept, ref driver.Ref, out driver.Outcome, now, sent le
 	case out.Err != nil:
 		return e.keeper.Failed(now, sent, out.Err)
 	case out.State != lease.Held && (e.hold != nil || out.State != lease.Waiting):
-		return e.keeper.Gone(now, k.l.lossOf(out.Standing, ref.Token.ID))
+		return e.keeper.Gone(now, k.loss(e, out.Standing))
 	}
 	return e.keeper.Renewed(now, sent, ref.TTL)
 }
@@ -327,6 +376,7 @@ func (k *keeping) tick(e *kept) {
 // close ends all holds: releases them, or leaves them to the store. It returns when
 // the renewals have ended.
 func (k *keeping) close(leave bool) error {
+	k.deaf()
 	k.mu.Lock()
 	holds := make(chan *hold, k.due.Len())
 	for _, e := range k.due {

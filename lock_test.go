@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -559,6 +560,92 @@ func TestBreakKeepsTheNameClosedUntilTheHolderStops(t *testing.T) {
 		m.set(func(m *meddler) { m.down = false })
 		_, err = b.Break(t.Context(), "x", redlatch.BreakOptions{})
 		mustBe(t, err, redlatch.ErrNotHeld)
+	})
+}
+
+// Nothing but the message ends these holds: no renewal is due, and the second one is
+// never renewed at all, also not by the question whether it is still there.
+func TestABrokenHoldEndsAtOnceAndKnowsWhy(t *testing.T) {
+	for _, o := range []redlatch.BreakOptions{{}, {Now: true}} {
+		for _, noRenew := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				a, b, _ := pair(t)
+				held := mustLock(t, a, "x", redlatch.Options{TTL: time.Hour, NoRenew: noRenew})
+				o.By, o.Reason = "carol", "deploy stuck"
+				start := time.Now()
+				if _, err := b.Break(t.Context(), "x", o); err != nil {
+					t.Fatal(err)
+				}
+				loss := lostWhy(t, held)
+				if loss.Why != lease.Broken || loss.By != "carol" || loss.Reason != "deploy stuck" {
+					t.Errorf("now %v: lost because %v, want broken by carol", o.Now, &loss)
+				}
+				if took := time.Since(start); took != 0 {
+					t.Errorf("now %v: told after %v", o.Now, took)
+				}
+				other, err := b.TryLock(t.Context(), "x", redlatch.Options{})
+				if got := err == nil; got != o.Now {
+					t.Errorf("now %v: the name is free before the holder has answered: %v", o.Now, err)
+				} else if got {
+					mustUnlock(t, other)
+				}
+				_ = held.Unlock() // the answer
+			})
+		}
+	}
+}
+
+// A notice may be wrong, or about a hold that was got anew: the store has the say.
+func TestANoticeIsNoProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var store memstore.Store
+		l := locker(t, &store, redlatch.Config{})
+		held := mustLock(t, l, "x", redlatch.Options{TTL: time.Minute, NoRenew: true})
+		expires := func() time.Time {
+			q, err := store.Inspect(t.Context(), "x")
+			if err != nil || len(q.Claims) != 1 {
+				t.Fatalf("%d claims, error %v", len(q.Claims), err)
+			}
+			return q.Claims[0].Expires
+		}
+		before := expires()
+		time.Sleep(time.Second)
+		store.Tell(driver.Notice{Name: "x", ID: tokenOf(t, held).ID})
+		synctest.Wait()
+		if !held.Valid() {
+			t.Error("a hold ended because of a message")
+		}
+		if after := expires(); !after.Equal(before) {
+			t.Errorf("a hold that is not to be renewed was, by %v", after.Sub(before))
+		}
+		mustUnlock(t, held)
+	})
+}
+
+// After Unlock nothing is sent, also not the question that a notice led to.
+func TestUnlockWaitsForTheQuestionOfANotice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var store memstore.Store
+		m := &meddler{Store: &store}
+		l := locker(t, m, redlatch.Config{})
+		held := mustLock(t, l, "x", redlatch.Options{TTL: time.Minute})
+		asked := make(chan struct{})
+		var late atomic.Bool
+		m.set(func(m *meddler) {
+			m.before = func(_ context.Context, verb string) {
+				if verb == "renew" {
+					close(asked)
+					time.Sleep(100 * time.Millisecond)
+					late.Store(true)
+				}
+			}
+		})
+		store.Tell(driver.Notice{Name: "x", ID: tokenOf(t, held).ID})
+		<-asked
+		mustUnlock(t, held)
+		if !late.Load() {
+			t.Error("unlocked while a renewal was on its way")
+		}
 	})
 }
 

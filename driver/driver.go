@@ -61,6 +61,14 @@ type Store interface {
 	// message costs a bounded delay.
 	Wait(ctx context.Context, name, id string, rev uint64) (lease.Standing, error)
 
+	// Notify calls f for claims that were broken through another Store, until stop is
+	// called: the holder then need not wait for its next renewal to learn it. It is a
+	// hint and no proof, and the next renewal is what says the truth: a store without
+	// Push has no such news, and any other may lose some. f may hear of claims that are
+	// not its business; it must return at once, and not call the Store. When stop has
+	// returned, f is not running and will not be called again.
+	Notify(f func(Notice)) (stop func())
+
 	// Inspect returns a copy of everything about the name, by the store's clock. A name
 	// that nobody uses is a zero Queue with the time in Now. Holders that do not use
 	// redlatch are entries without an ID, and with Foreign.

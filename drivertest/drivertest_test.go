@@ -84,6 +84,8 @@ func verdict(t *testing.T, seed uint64, file string, open func() driver.Store) m
 
 // toy is a store over lease.Queue that polls. Each of its rules can be broken.
 type toy struct {
+	driver.Notices
+
 	mu     sync.Mutex
 	names  map[string]*lease.Queue
 	breaks breaks
@@ -103,6 +105,7 @@ type breaks struct {
 	list  func(names []string) []string
 	out   func(out []driver.Outcome)
 	min   time.Duration
+	mute  bool // tells nobody of a break
 	node  func(n *lease.Node)
 }
 
@@ -205,7 +208,11 @@ func (s *toy) Leave(ctx context.Context, name, id string, seal lease.Seal) (leas
 	if s.breaks.leave != nil {
 		leave = s.breaks.leave
 	}
-	return s.date(q, leave(q, id, seal, now), asked), nil
+	st := leave(q, id, seal, now)
+	if st.State == lease.Held && seal.Victim == id && !s.breaks.mute {
+		s.Tell(driver.Notice{Name: name, ID: id, Seal: seal})
+	}
+	return s.date(q, st, asked), nil
 }
 
 func (s *toy) Wait(ctx context.Context, name, id string, rev uint64) (lease.Standing, error) {
@@ -287,11 +294,8 @@ func (s *toy) self(now time.Time) lease.Node {
 	return n
 }
 
-func (s *toy) Features() driver.Features {
-	f := memstore.New().Features()
-	f.Push = false
-	return f
-}
+// Features says Push also for the toy's waiters: it polls as fast as others push.
+func (s *toy) Features() driver.Features { return memstore.New().Features() }
 
 func (s *toy) Close() error { return nil }
 
@@ -488,6 +492,13 @@ func TestABrokenStoreIsFound(t *testing.T) {
 		{"breaks without a seal", "seal", breaks{leave: func(q *lease.Queue, id string, s lease.Seal, now time.Time) lease.Standing {
 			if s.Victim != "" {
 				s = lease.Seal{}
+			}
+			return q.Leave(id, s, now)
+		}}},
+		{"does not tell the victim", "seal", breaks{mute: true}},
+		{"closes the name of a break that is not to wait", "seal", breaks{leave: func(q *lease.Queue, id string, s lease.Seal, now time.Time) lease.Standing {
+			if s.Victim != "" {
+				s.For = 1
 			}
 			return q.Leave(id, s, now)
 		}}},

@@ -18,6 +18,8 @@ var sealSubjects = []subject{
 	{file: "seal", says: "leaving again neither lifts a seal nor makes it longer", play: sealReplayed, needs: seals},
 	{file: "seal", says: "a broken hold is sealed until its holder answers", play: brokenHolderAnswers, needs: seals},
 	{file: "seal", says: "a broken hold is sealed until its lease is over", play: brokenHolderSilent, needs: seals},
+	{file: "seal", says: "the holder of a broken hold is told by whom and why", play: brokenHolderTold, needs: tells},
+	{file: "seal", says: "a break that is not to wait closes nothing", play: brokenAtOnce, needs: seals},
 	{file: "seal", says: "whoever waits can be broken and seals nothing", play: brokenWaiter, needs: seals},
 	{file: "seal", says: "a store without seals refuses them", play: sealRefused, needs: func(f driver.Features) bool { return !f.Seal }},
 }
@@ -170,6 +172,61 @@ func brokenHolderSilent(w *world) {
 	other.granted(w.name(), waits, queued)
 	if lasted := time.Since(sent); lasted < 3*short-tolerance(3*short) {
 		w.Errorf("a hold of %v was broken, and after %v another one had the lock", 3*short, lasted)
+	}
+}
+
+func tells(f driver.Features) bool { return f.Seal && f.Push }
+
+// brokenHolderTold breaks with a seal, and with none: then nothing but the notice says
+// why. A store may begin to listen only for holds that last, so they last longer and
+// longer.
+func brokenHolderTold(w *world) {
+	victim, operator := w.process(), w.process()
+	told := make(chan driver.Notice, 64)
+	defer victim.Notify(func(n driver.Notice) {
+		if strings.HasPrefix(n.Name, w.name()) {
+			told <- n
+		}
+	})()
+	for _, closed := range []time.Duration{long, 0} {
+		want := lease.Seal{By: "ops@web-1", Reason: "it hangs: ü\n\"quote\""}
+		tries := 0
+		w.eventually(func() error {
+			tries++
+			name, mine := fmt.Sprintf("%s/%v/%d", w.name(), closed, tries), w.claim()
+			victim.holds(name, mine)
+			pause(w.Context(), time.Duration(tries-1)*patience/20)
+			operator.seals(name, mine, lease.Seal{For: closed, Victim: mine.ID, By: want.By, Reason: want.Reason})
+			for waited := time.After(patience / 10); ; {
+				select {
+				case n := <-told:
+					if n.ID != mine.ID {
+						continue // an earlier try's
+					}
+					if n.Name != name || n.Seal.Victim != mine.ID || n.Seal.By != want.By || n.Seal.Reason != want.Reason {
+						w.Errorf("told that %s of %q was broken by %q: %q", n.Seal.Victim, n.Name, n.Seal.By, n.Seal.Reason)
+					}
+					return nil
+				case <-waited:
+					return fmt.Errorf("the holder is not told that it was broken")
+				}
+			}
+		})
+	}
+}
+
+func brokenAtOnce(w *world) {
+	victim, other, operator := w.process(), w.process(), w.process()
+	mine, waits := w.claim(), w.claim()
+	victim.holds(w.name(), mine)
+	queued := other.queues(w.name(), waits)
+	other.soonAfter(func() {
+		if st := operator.seals(w.name(), mine, lease.Seal{Victim: mine.ID, By: "ops"}); st.State != lease.Held {
+			w.Errorf("the holder was %v when it was broken", st.State)
+		}
+	}, w.name(), waits, queued)
+	if q := operator.inspect(w.name()); q.Seal().Closed() {
+		w.Errorf("closed for %v", q.Seal().For)
 	}
 }
 

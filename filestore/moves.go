@@ -89,7 +89,9 @@ func (s *Store) Leave(ctx context.Context, name, id string, seal lease.Seal) (le
 		return lease.Standing{}, err
 	}
 	var st lease.Standing
+	var stores []string
 	err := s.move(ctx, name, func(r *record, now time.Time, _ func(string) bool) error {
+		stores = r.bound[id]
 		st = r.leave(id, seal, now)
 		return nil
 	})
@@ -97,6 +99,9 @@ func (s *Store) Leave(ctx context.Context, name, id string, seal lease.Seal) (le
 		return lease.Standing{}, err
 	}
 	s.note(id, lease.Standing{}, 0)
+	if st.State == lease.Held && seal.Victim == id {
+		s.tellBroken(driver.Notice{Name: name, ID: id, Seal: seal}, stores)
+	}
 	return dated(st, asked), nil
 }
 

@@ -37,6 +37,8 @@ const minTTL = 10 * time.Millisecond
 // or in many. The directory is the one that New has opened: if it is removed, the Store's
 // calls fail, also when another one has been made in its place.
 type Store struct {
+	driver.Notices
+
 	dir  string
 	o    Options
 	host host

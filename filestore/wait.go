@@ -21,13 +21,14 @@ const (
 )
 
 // waiters is who waits in this Store. However many they are, one goroutine reads the
-// pipe and one looks around; they start with the first who has to wait.
+// pipe and one looks around; they start with the first who has to wait, or to be told.
 type waiters struct {
 	pipe *os.File // nil: there is none
 
 	mu      sync.Mutex
 	lines   map[string]*line
 	running bool
+	hearing bool
 	closed  bool
 	kick    chan struct{} // capacity 1: a line is due earlier than was thought
 }
@@ -137,11 +138,25 @@ func (s *Store) enlist(name, id string, rev uint64) *waiter {
 	if !q.running && !q.closed {
 		q.running = true
 		s.work.Go(s.lookAround)
-		if q.pipe != nil {
-			s.work.Go(q.hear)
-		}
 	}
+	s.hearLocked()
 	return w
+}
+
+// hearken begins to read the pipe.
+func (s *Store) hearken() {
+	s.waiting.mu.Lock()
+	defer s.waiting.mu.Unlock()
+
+	s.hearLocked()
+}
+
+func (s *Store) hearLocked() {
+	q := &s.waiting
+	if !q.hearing && !q.closed && q.pipe != nil {
+		q.hearing = true
+		s.work.Go(s.hear)
+	}
 }
 
 func (q *waiters) drop(name string, w *waiter) {
@@ -186,9 +201,10 @@ func (q *waiters) wakeClaim(id string) {
 	}
 }
 
-// hear reads claim IDs from the pipe, one a line. Writers who find it full leave it, so a
-// full read means that more may have been said: everybody looks.
-func (q *waiters) hear() {
+// hear reads the pipe: a claim ID a line, or a notice. Writers who find it full leave it,
+// so a full read means that more may have been said: everybody looks.
+func (s *Store) hear() {
+	q := &s.waiting
 	buf := make([]byte, 8192)
 	var rest []byte
 	for {
@@ -198,11 +214,15 @@ func (q *waiters) hear() {
 		}
 		rest = append(rest, buf[:n]...)
 		for {
-			id, more, ok := bytes.Cut(rest, []byte("\n"))
+			line, more, ok := bytes.Cut(rest, []byte("\n"))
 			if !ok {
 				break
 			}
-			q.wakeClaim(string(id))
+			if bytes.HasPrefix(line, []byte("{")) {
+				s.heard(line)
+			} else {
+				q.wakeClaim(string(line))
+			}
 			rest = more
 		}
 		if n == len(buf) {

@@ -223,7 +223,7 @@ func (q *Queue) Leave(id string, s Seal, now time.Time) Standing {
 	}
 	st := q.standing(i)
 	q.Claims = slices.Delete(q.Claims, i, i+1)
-	if s.Victim == id {
+	if s.Victim == id && s.Closed() {
 		s.For = st.Lease
 	}
 	if s.Closed() && st.State == Held {

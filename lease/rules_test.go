@@ -262,7 +262,9 @@ func (o *onlooker) renew(r *rand.Rand, c Claim, before *seen) {
 
 func (o *onlooker) leave(r *rand.Rand, c Claim, before *seen, left map[string]time.Time) {
 	var s Seal
-	switch r.IntN(4) {
+	switch r.IntN(5) {
+	case 2:
+		s = Seal{Victim: c.ID, By: "ops"} // told, and the name is not closed
 	case 0:
 		s = Seal{For: time.Duration(1+r.IntN(9)) * time.Second, Value: "v"}
 	case 1:
@@ -279,6 +281,7 @@ func (o *onlooker) leave(r *rand.Rand, c Claim, before *seen, left map[string]ti
 		if o.victim == c.ID && s.Victim == "" {
 			o.sealed, o.victim = time.Time{}, ""
 		}
+	case held && s.Victim == c.ID && !s.Closed():
 	case held && s.Victim == c.ID:
 		o.sealed, o.victim = before.expires, c.ID
 	case held && s.Closed():

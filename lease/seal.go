@@ -12,9 +12,10 @@ type Seal struct {
 	For   time.Duration // how long from the moment the store takes it; when read back, how long it still lasts
 	Value string
 
-	// Victim is the ID of a claim that is broken. The store sets For to what is left of
-	// that claim's lease; the seal also ends when the claim itself leaves: its holder
-	// has answered, nobody can overlap with it.
+	// Victim is the ID of a claim that is broken. Whatever For says, the store sets it to
+	// what is left of that claim's lease; the seal also ends when the claim itself leaves:
+	// its holder has answered, nobody can overlap with it. With a For of 0 the name is not
+	// closed at all, and the victim is told nevertheless.
 	Victim string
 	By     string // who broke it
 	Reason string // why

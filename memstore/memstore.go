@@ -28,6 +28,8 @@ const minTTL = 10 * time.Millisecond
 // Store is a [driver.Store]. The zero Store is empty and ready; it must not be copied.
 // Lockers that share one exclude each other.
 type Store struct {
+	driver.Notices
+
 	mu      sync.Mutex
 	node    string    // "" until the first use
 	started time.Time // the first use
@@ -103,6 +105,9 @@ func (s *Store) Leave(ctx context.Context, name, id string, seal lease.Seal) (le
 		st = q.Leave(id, seal, now)
 		return nil
 	})
+	if st.State == lease.Held && seal.Victim == id {
+		s.Tell(driver.Notice{Name: name, ID: id, Seal: seal})
+	}
 	return dated(st, asked), nil
 }
 

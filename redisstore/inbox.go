@@ -16,16 +16,16 @@ import (
 )
 
 // inbox is the one subscription of the process. It begins when a claim has to wait for
-// the first time, and ends when none has for a while.
+// the first time, or is held for more than a moment, and ends when none has for a while.
 //
 // The receiving loop is our own. The client's channel helper connects again behind its
 // user's back, and what was published in between is lost without a word. Here each
 // connection is a subscription of its own, with a number, and after each new one every
 // waiting claim looks where it stands.
 //
-// A subscription has two channels. Messages go to the process's channel, which stays
-// the same, so that a waiter that was queued before a reconnect is still found. The
-// marker is only this subscription's: the join script asks the server whether it knows
+// A subscription has three channels. Messages go to the process's channel, which stays
+// the same, so that a waiter that was queued before a reconnect is still found. What was
+// broken is told to all processes: a holder's channel stands nowhere. The marker is only this subscription's: the join script asks the server whether it knows
 // it. If so, the server that answers the join is the one that this subscription is
 // connected to, in the same run. That is what the run_id was to tell, and costs 2 µs in
 // the one join that queues, where INFO in the script costs 8 µs, and a run_id asked
@@ -55,12 +55,13 @@ const (
 	pingEvery   = time.Second
 	silent      = 2 * time.Second // nothing heard for that long: dead
 	deniedPause = 30 * time.Second
+	channels    = 3 // the process's, the marker, the news
 )
 
 var (
 	errSilent   = errors.New("the subscription is silent")
 	errReplaced = errors.New("the client has replaced the subscription's connection")
-	errIdle     = errors.New("nobody waits")
+	errIdle     = errors.New("nobody waits or holds")
 )
 
 func (in *inbox) init(s *Store) {
@@ -173,7 +174,7 @@ func (in *inbox) listen(ctx context.Context) error {
 		return err
 	}
 	defer pubsub.Close()
-	if err := pubsub.Subscribe(ctx, in.channel, sub.marker); err != nil {
+	if err := pubsub.Subscribe(ctx, in.channel, sub.marker, in.s.keys.news()); err != nil {
 		return err
 	}
 	heard, idle := elapsed.Now(), elapsed.Now()
@@ -187,8 +188,8 @@ func (in *inbox) listen(ctx context.Context) error {
 			if now.Sub(heard) >= silent {
 				return errSilent
 			}
-			if acks == 2 {
-				if in.s.waitersNow() > 0 {
+			if acks == channels {
+				if in.s.listens() {
 					idle = now
 				} else if now.Sub(idle) > in.idle {
 					return errIdle
@@ -203,16 +204,16 @@ func (in *inbox) listen(ctx context.Context) error {
 		}
 		// The pings come each second. If nothing was received for much longer it was this
 		// process that did not run, and what its places have come to is unknown.
-		if acks == 2 && now.Sub(heard) > silent {
+		if acks == channels && now.Sub(heard) > silent {
 			in.s.lookEverywhere()
 		}
 		heard = now
 		switch m := message.(type) {
 		case *redis.Subscription:
-			if acks++; acks > 2 {
+			if acks++; acks > channels {
 				return errReplaced
 			}
-			if acks == 2 {
+			if acks == channels {
 				in.up(sub)
 			}
 		case *redis.Message:
@@ -272,6 +273,8 @@ func (s *Store) deliver(payload string, subscription uint64) {
 		s.sealed(rest)
 	case "p":
 		s.pointed(rest)
+	case "b":
+		s.broken(rest)
 	}
 }
 
@@ -359,6 +362,32 @@ func (s *Store) pointed(message string) {
 	}
 }
 
+// broken: id, key, seal. Some process's hold was broken by an operator.
+func (s *Store) broken(message string) {
+	parts, ok := cutAll(message, 3)
+	if !ok {
+		return
+	}
+	name, ok := s.keys.name(parts[1])
+	if !ok {
+		return
+	}
+	seal := parseSeal(parts[2], 1) // how long it lasts is not part of it
+	seal.For = 0
+	s.lookAgain(name, parts[0])
+	s.Tell(driver.Notice{Name: name, ID: parts[0], Seal: seal})
+}
+
+// lookAgain lets the claim look where it stands, if it waits.
+func (s *Store) lookAgain(name, id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if k := s.claims[place{name, id}]; k != nil && k.w != nil {
+		s.lookAll([]*known{k}, 10*time.Millisecond)
+	}
+}
+
 // lookEverywhere lets every claim that waits look where it stands, soon, but not all
 // at once.
 func (s *Store) lookEverywhere() {
@@ -371,11 +400,21 @@ func (s *Store) lookEverywhere() {
 	}
 }
 
-func (s *Store) waitersNow() int {
+// listens reports whether this process has something to be told: that it is its turn, or
+// that what it holds was broken.
+func (s *Store) listens() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	return s.waiters
+	return s.waiters > 0 || len(s.index.uses) > 0 && s.Wanted()
+}
+
+// hear begins to listen for whoever holds something for longer than a moment: for less,
+// no process needs a second connection.
+func (in *inbox) hear() {
+	if in.s.Wanted() && !in.s.opts.Poll {
+		in.start()
+	}
 }
 
 func (s *Store) quitting() bool {

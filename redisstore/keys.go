@@ -80,6 +80,9 @@ func (k keyspace) further(name string) func(what string) string {
 // random name keeps programs in two databases apart.
 func (k keyspace) channel(process string) string { return k.prefix + "\x04c" + process }
 
+// news is the channel of all processes: what each of them may have to know.
+func (k keyspace) news() string { return k.prefix + "\x04b" }
+
 // index is the key that lists the processes which keep records of what they hold, and
 // record one process's. They share a slot: a script writes both.
 func (k keyspace) index() string                { return k.prefix + "{\x04names}" }

@@ -43,6 +43,7 @@ func (s *Store) leave(ctx context.Context, name, id, ticket, remember string, se
 	}
 	args := []any{
 		id, ticket, remember, lease.Tombstone.Milliseconds(), seal.For.Milliseconds(), text, seal.Victim, flag(s.opts.Foreign),
+		s.keys.news(),
 	}
 	var answer lease.Standing
 	for call := 0; ; call++ {

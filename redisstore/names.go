@@ -77,6 +77,9 @@ func (x *index) run() {
 			case <-x.s.quit:
 			}
 			x.write(written, false)
+			if len(written) > 0 {
+				x.s.inbox.hear()
+			}
 		case <-refresh.C:
 			x.s.prune()
 			x.write(written, true)

@@ -229,7 +229,7 @@ func TestABreakKeepsTheNameClosedUntilTheVictimAnswers(t *testing.T) {
 	victim, c := claim(30*time.Second), claim(30*time.Second)
 	held := join(t, a, "n", victim, lease.Held)
 	st := join(t, b, "n", c, lease.Waiting)
-	seal := lease.Seal{Victim: victim.ID, By: "ops@desk", Reason: "stuck"}
+	seal := lease.Seal{For: time.Second, Victim: victim.ID, By: "ops@desk", Reason: "stuck"}
 	if st, err := op.Leave(t.Context(), "n", victim.ID, seal); err != nil || st.State != lease.Held {
 		t.Fatalf("break: %+v, %v", st, err)
 	}
@@ -246,6 +246,63 @@ func TestABreakKeepsTheNameClosedUntilTheVictimAnswers(t *testing.T) {
 	stays(t, 200*time.Millisecond, b, "n", c, st.Rev)
 	leave(t, a, "n", victim.ID)
 	within(t, time.Second, b, "n", c, st)
+}
+
+func TestAWaiterThatIsBrokenLearnsItAtOnce(t *testing.T) {
+	server := serve(t)
+	a, b, op := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	join(t, a, "n", claim(time.Minute), lease.Held)
+	c := claim(time.Minute)
+	st := join(t, b, "n", c, lease.Waiting)
+	done := make(chan error, 1)
+	go func() {
+		got, err := b.Wait(t.Context(), "n", c.ID, st.Rev)
+		if err == nil && got.State != lease.Gone {
+			err = fmt.Errorf("the broken claim is %v", got.State)
+		}
+		done <- err
+	}()
+	if _, err := op.Leave(t.Context(), "n", c.ID, lease.Seal{Victim: c.ID, By: "ops"}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it waits on")
+	}
+}
+
+// A process that holds something for a while listens, and hears that it was broken; who
+// holds for a moment needs no second connection.
+func TestAHolderListensForABreak(t *testing.T) {
+	server := serve(t)
+	a, op := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	told := make(chan driver.Notice, 1)
+	defer a.Notify(func(n driver.Notice) { told <- n })()
+	short := claim(time.Minute)
+	join(t, a, "short", short, lease.Held)
+	leave(t, a, "short", short.ID)
+	time.Sleep(indexPause + 100*time.Millisecond) // for as long, nothing happens
+	if a.inbox.subscription().id != 0 {
+		t.Error("a hold of a moment has made the process subscribe")
+	}
+	c := claim(time.Minute)
+	join(t, a, "n", c, lease.Held)
+	servertest.Eventually(t, 5*time.Second, "the holder listens", func() bool { return a.inbox.subscription().id != 0 })
+	if _, err := op.Leave(t.Context(), "n", c.ID, lease.Seal{Victim: c.ID, By: "ops", Reason: "why"}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case n := <-told:
+		if n.Name != "n" || n.ID != c.ID || n.Seal.By != "ops" || n.Seal.Reason != "why" {
+			t.Errorf("told %+v", n)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("told nothing")
+	}
 }
 
 func TestNamesListsWhatIsHeldAndAwaited(t *testing.T) {

@@ -62,6 +62,8 @@ const grantTime = 5 * time.Second
 
 // Store is a [driver.Store] on one Redis server.
 type Store struct {
+	driver.Notices
+
 	client  redis.UniversalClient
 	keys    keyspace
 	opts    Options

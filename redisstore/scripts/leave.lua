@@ -7,6 +7,7 @@ local stone_ms = tonumber(ARGV[4])
 local seal_ms = tonumber(ARGV[5]) -- > 0: close the name for that long
 local seal_text, victim = ARGV[6], ARGV[7]
 local foreign = ARGV[8] == '1'    -- leave gaps for clients that know no queue
+local news = ARGV[9]              -- the channel on which holders learn that they were broken
 
 value = redis.call('GET', lock)
 seal = redis.call('GET', sealed)
@@ -16,6 +17,11 @@ local function set_stone(when)
     redis.call('DEL', stone) -- allowed under full memory, and lets the next line be
     redis.call('SET', stone, '1', 'PX', stone_ms)
   end
+end
+
+-- Other processes hold and wait; which of them this claim is one's, stands nowhere.
+local function tell_victim()
+  if victim == id then redis.pcall('PUBLISH', news, 'b\n' .. id .. '\n' .. lock .. '\n' .. seal_text) end
 end
 
 -- With foreign clients about, a lock that goes from hand to hand is never free for
@@ -38,9 +44,10 @@ if mine(value, id) and (only == '' or ticket_of(value) == only) then
   redis.call('DEL', lock) -- first: it is allowed under full memory, and lets the rest be
   value = false
   set_stone('held')
-  if victim == id then
+  tell_victim()
+  if victim == id and seal_ms > 0 then
     seal_ms = lease
-    if lease < 0 then seal_ms = HOUR end -- somebody took the lock's end away: no end to wait for
+    if seal_ms < 0 then seal_ms = HOUR end -- somebody took the lock's end away: no end to wait for
   end
   if seal_ms > 0 then
     redis.call('SET', sealed, seal_text, 'PX', seal_ms)
@@ -68,6 +75,7 @@ if ticket then
   local ahead = redis.call('ZRANK', queue, id) + (value and 1 or 0)
   remove(id)
   set_stone('waiting')
+  tell_victim()
   settle()
   local before = answer(state, { ticket = ticket, ahead = ahead })
   if not value then promote() end
