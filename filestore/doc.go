@@ -11,6 +11,8 @@
 //     bound to the Store that joined it, and falls out, held or waiting, as soon as
 //     anybody sees that this file is not locked any more. The kernel unlocks it however
 //     the process ends, and no process identifier is looked at, so none can be reused.
+//     A Store with Options.Detached binds its claims to no process: they live by their
+//     leases alone, until somebody with the token leaves them.
 //   - A name changes only under one of the directory's 64 lock files, for some
 //     microseconds. They stay where they are; the files with the names' state are
 //     replaced whole, by rename, so that a process that is killed between any two
@@ -29,8 +31,8 @@
 // or the lock file of its shard, remembers. Nothing is therefore synced to the disk for
 // a fence: if a power failure loses the files, the clock alone is ahead of all that was
 // given. Only the two together, lost files and a clock set back, give a lower fence.
-// What must outlive the machine's crash is synced: a seal, and a claim that is bound to
-// no process. The processes that held the other claims did not survive it either.
+// What must outlive the machine's crash is synced: a seal. Claims end with the boot, for
+// their processes did not survive it either.
 //
 // # What it leaves out
 //

@@ -30,7 +30,7 @@ func (s *Store) Join(ctx context.Context, name string, c lease.Claim) (lease.Sta
 			return err
 		}
 		if st.State == lease.Held || st.State == lease.Waiting {
-			r.bind(c.ID, s.self.id, dead)
+			s.bind(r, c.ID, st, dead)
 		}
 		return nil
 	})
@@ -66,7 +66,7 @@ func (s *Store) Renew(ctx context.Context, refs []driver.Ref) []driver.Outcome {
 				t := refs[i].Token
 				st := r.queue.Renew(t.ID, t.Ticket, refs[i].TTL, refs[i].Fence, now)
 				if st.State != lease.Gone {
-					r.bind(t.ID, s.self.id, dead)
+					s.bind(r, t.ID, st, dead)
 				}
 				out[i].Standing = dated(st, asked)
 			}
@@ -81,6 +81,15 @@ func (s *Store) Renew(ctx context.Context, refs []driver.Ref) []driver.Outcome {
 		}
 	}
 	return out
+}
+
+// bind makes the claim live in this Store too; one that is held and detached lives in none.
+func (s *Store) bind(r *record, id string, st lease.Standing, dead func(string) bool) {
+	if s.o.Detached && st.State == lease.Held {
+		r.bound[id] = nil
+		return
+	}
+	r.bind(id, s.self.id, dead)
 }
 
 func (s *Store) Leave(ctx context.Context, name, id string, seal lease.Seal) (lease.Standing, error) {

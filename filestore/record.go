@@ -87,8 +87,15 @@ func newRecord(name string, last uint64) *record {
 // neither ends nor lengthens a lease. In another boot it begins at the wall time again,
 // and never behind the last change, so that it cannot stand still until the wall clock
 // catches up. It goes back by itself only where there is no boot clock.
+//
+// A boot ends all claims, also those that were bound to no process: whoever was to renew
+// them has not survived it. Where either boot is not known, only their leases do.
 func (r *record) clock(h host) time.Time {
 	up := h.uptime()
+	if r.boot != h.boot && r.boot != "" && h.boot != "" {
+		r.queue.Claims = nil
+		clear(r.bound)
+	}
 	if r.boot != h.boot || r.anchor.Add(up).Before(r.queue.Now) {
 		start := h.wall()
 		if start.Before(r.queue.Now) {
@@ -142,11 +149,8 @@ func (r *record) entry(id string) *lease.Entry {
 // used reports whether anybody holds the name, waits for it or has closed it.
 func (r *record) used() bool { return len(r.queue.Claims) > 0 || r.queue.Seal().Closed() }
 
-// lasting reports whether the record must survive a crash of the machine.
-func (r *record) lasting() bool {
-	return r.queue.Seal().Closed() ||
-		slices.ContainsFunc(r.queue.Claims, func(e lease.Entry) bool { return len(r.bound[e.ID]) == 0 })
-}
+// lasting reports whether the record must survive a crash of the machine: claims do not.
+func (r *record) lasting() bool { return r.queue.Seal().Closed() }
 
 // due is when the next thing happens by itself; zero: nothing will.
 func (r *record) due() time.Time {

@@ -28,6 +28,12 @@ type Options struct {
 	// alive; default 200 ms. All other news comes by itself, and is found by the look if
 	// it got lost.
 	Poll time.Duration
+
+	// Detached is for a program that leaves its locks to others. What it gets or renews
+	// lives by its lease alone from then on and by no process, to be renewed and left by
+	// whoever has the token; it ends with the host's boot. A claim that waits still
+	// falls out with the process.
+	Detached bool
 }
 
 // minTTL is the shortest lease: shorter ones are over before a process gets its turn.
@@ -212,8 +218,8 @@ func (s *Store) note(id string, st lease.Standing, ttl time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	switch st.State {
-	case lease.Held, lease.Waiting:
+	switch {
+	case st.State == lease.Waiting, st.State == lease.Held && !s.o.Detached:
 		s.own[id] = max(s.own[id], elapsed.Now().Add(ttl))
 	default:
 		delete(s.own, id)

@@ -377,29 +377,123 @@ func TestTornFilesGoWithTheBoot(t *testing.T) {
 }
 
 // A claim that is bound to no process lives by its lease alone.
-func TestUnboundClaimOutlivesItsStore(t *testing.T) {
+func TestDetachedClaimOutlivesItsStore(t *testing.T) {
 	dir := t.TempDir()
-	a, b := newStore(t, dir), newStore(t, dir)
+	a, b := detached(t, dir, thisHost()), newStore(t, dir)
 	c := claim(time.Hour)
-	join(t, a, "n", c)
-	err := a.move(t.Context(), "n", func(r *record, _ time.Time, _ func(string) bool) error {
-		r.bound[c.ID] = nil
-		return nil
-	})
-	if err != nil {
+	st := join(t, a, "n", c)
+	if err := a.Close(); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, aliveDir, a.self.id)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the Store lives on after Close although no claim counts on it: %v", err)
 	}
 	crash(a)
 	if st := join(t, b, "n", claim(time.Hour)); st.State != lease.Waiting {
 		t.Errorf("beside it: %+v", st)
 	}
-	if out := b.Renew(t.Context(), []driver.Ref{{Name: "n", Token: lease.Token{ID: c.ID}, TTL: time.Hour}}); out[0].Err != nil || out[0].State != lease.Held {
+	ref := driver.Ref{Name: "n", Token: lease.Token{ID: c.ID, Ticket: st.Ticket}, TTL: time.Hour}
+	if out := b.Renew(t.Context(), []driver.Ref{ref}); out[0].Err != nil || out[0].State != lease.Held {
 		t.Errorf("renewed by another process: %+v", out[0])
 	}
 	crash(b)
-	if q, err := newStore(t, dir).Inspect(t.Context(), "n"); err != nil || len(q.Holders()) != 1 {
+	d := newStore(t, dir)
+	if q, err := d.Inspect(t.Context(), "n"); err != nil || len(q.Holders()) != 1 {
 		t.Errorf("after both are dead: %+v, %v", q.Claims, err)
 	}
+	if st := leave(t, d, "n", c.ID, lease.Seal{}); st.State != lease.Held {
+		t.Errorf("left by another process: %+v", st)
+	}
+}
+
+func TestDetachedClaimEndsWithItsLease(t *testing.T) {
+	dir := t.TempDir()
+	a, b := detached(t, dir, thisHost()), newStore(t, dir)
+	first := join(t, a, "n", claim(100*time.Millisecond))
+	c := claim(time.Hour)
+	st := join(t, b, "n", c)
+	if st.State != lease.Waiting {
+		t.Fatalf("beside it: %+v", st)
+	}
+	if st = wait(t, b, "n", c.ID, st); st.State != lease.Held || st.Ticket <= first.Ticket {
+		t.Errorf("after its lease: %+v after %d", st, first.Ticket)
+	}
+}
+
+// A reboot frees leases but not seals, whatever the wall clock says afterwards.
+func TestDetachedClaimEndsWithTheBoot(t *testing.T) {
+	dir := t.TempDir()
+	start := time.Now()
+	one := detached(t, dir, boot("one", start))
+	held := join(t, one, "held", claim(time.Hour))
+	sealer := claim(time.Hour)
+	join(t, one, "sealed", sealer)
+	leave(t, one, "sealed", sealer.ID, lease.Seal{For: time.Hour, Value: "done"})
+	same := detached(t, dir, boot("one", start))
+	if st := join(t, same, "held", claim(time.Hour)); st.State != lease.Waiting {
+		t.Errorf("another Store in the same boot: %+v", st)
+	}
+	crash(one)
+
+	two := detached(t, dir, boot("two", start.Add(-time.Hour)))
+	if q, err := two.Inspect(t.Context(), "held"); err != nil || len(q.Claims) != 0 {
+		t.Errorf("a look after the reboot: %+v, %v", q.Claims, err)
+	}
+	if st := join(t, two, "held", claim(time.Hour)); st.State != lease.Held || st.Ticket <= held.Ticket {
+		t.Errorf("after the reboot: %+v after %d", st, held.Ticket)
+	}
+	if st := join(t, two, "sealed", claim(time.Hour)); st.State != lease.Waiting || st.Seal.Value != "done" {
+		t.Errorf("the seal of the boot before: %+v", st)
+	}
+}
+
+// Whoever renews counts on the lease, however the process ends that had it before.
+func TestDetachedRenewalFreesFromTheProcess(t *testing.T) {
+	dir := t.TempDir()
+	a, b := newStore(t, dir), detached(t, dir, thisHost())
+	c := claim(time.Hour)
+	st := join(t, a, "n", c)
+	ref := driver.Ref{Name: "n", Token: lease.Token{ID: c.ID, Ticket: st.Ticket}, TTL: time.Hour}
+	for _, s := range []*Store{b, a} {
+		if out := s.Renew(t.Context(), []driver.Ref{ref}); out[0].Err != nil || out[0].State != lease.Held {
+			t.Fatalf("renewed: %+v", out[0])
+		}
+	}
+	crash(a)
+	if q, err := b.Inspect(t.Context(), "n"); err != nil || len(q.Holders()) != 1 {
+		t.Errorf("its first process is dead: %+v, %v", q.Claims, err)
+	}
+}
+
+// A place in the line is nothing without the process that waits.
+func TestDetachedWaiterFallsOutUntilItHolds(t *testing.T) {
+	dir := t.TempDir()
+	first := newStore(t, dir)
+	c := claim(time.Hour)
+	join(t, first, "n", c)
+	dies, stays := detached(t, dir, thisHost()), detached(t, dir, thisHost())
+	gone, mine := claim(time.Hour), claim(time.Hour)
+	join(t, dies, "n", gone)
+	st := join(t, stays, "n", mine)
+	crash(dies)
+	leave(t, first, "n", c.ID, lease.Seal{})
+	if st = wait(t, stays, "n", mine.ID, st); st.State != lease.Held {
+		t.Fatalf("behind a dead waiter: %+v", st)
+	}
+	crash(stays)
+	if q, err := first.Inspect(t.Context(), "n"); err != nil || len(q.Holders()) != 1 {
+		t.Errorf("the holder is detached: %+v, %v", q.Claims, err)
+	}
+}
+
+func detached(t *testing.T, dir string, h host) *Store {
+	t.Helper()
+	s, err := open(dir, Options{Detached: true}, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
 }
 
 // Whoever renews a claim trusts it, so it lives as long as any of those who did.

@@ -100,11 +100,12 @@ func (s *Store) standing(ctx context.Context, name, id string, rev uint64) (leas
 		return st, nil
 	}
 	var ttl time.Duration
-	err = s.move(ctx, name, func(r *record, now time.Time, _ func(string) bool) error {
+	err = s.move(ctx, name, func(r *record, now time.Time, dead func(string) bool) error {
 		st = r.queue.Standing(id, now)
 		if st.State == lease.Held && slices.Contains(r.bound[id], s.self.id) {
 			ttl = r.entry(id).TTL
 			st = r.queue.Renew(id, 0, ttl, 0, now)
+			s.bind(r, id, st, dead)
 		}
 		s.waiting.expect(name, r)
 		return nil
