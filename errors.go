@@ -28,7 +28,7 @@ var (
 // Error is what every method returns: what was tried, on which lock, and why it
 // did not work.
 type Error struct {
-	Op   string // lock, try, renew, unlock, resume, inspect, break, list
+	Op   string // lock, try, renew, unlock, resume, release, inspect, break, list
 	Name string // of the lock
 	Err  error
 }

@@ -148,9 +148,9 @@ func (l *Locker) resume(ctx context.Context, name, text string, o Options) (*Hel
 	if err != nil {
 		return nil, err
 	}
-	token, err := lease.ParseToken(text)
+	token, err := parseToken(text)
 	if err != nil {
-		return nil, &kinded{ErrInvalid, fmt.Errorf("the token: %w", err)}
+		return nil, err
 	}
 	if err := l.enter(); err != nil {
 		return nil, err
@@ -168,4 +168,50 @@ func (l *Locker) resume(ctx context.Context, name, text string, o Options) (*Hel
 	}
 	terms := lease.Terms{TTL: o.TTL, StopMargin: o.StopMargin, MaxHold: o.MaxHold, Drift: l.cfg.Drift, NoRenew: o.NoRenew}
 	return l.keep(ctx, full, name, token, o, lease.Keep(terms, sent, o.TTL)), nil
+}
+
+// Release gives back a hold that another process left, by its [Held.Token]. The error is
+// ErrNotHeld if it was not there any more and nobody else has the lock, so releasing
+// again is harmless; *HeldError if somebody else has. To an operator who has broken the
+// hold it is the holder's answer: the name opens.
+func (l *Locker) Release(ctx context.Context, name, token string) error {
+	if err := l.releaseToken(ctx, name, token); err != nil {
+		return &Error{Op: "release", Name: name, Err: err}
+	}
+	return nil
+}
+
+func (l *Locker) releaseToken(ctx context.Context, name, text string) error {
+	full, err := l.full(name)
+	if err != nil {
+		return err
+	}
+	token, err := parseToken(text)
+	if err != nil {
+		return err
+	}
+	if err := l.enter(); err != nil {
+		return err
+	}
+	defer l.busy.Done()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	st, err := l.store.Leave(ctx, full, token.ID, lease.Seal{})
+	switch {
+	case err != nil:
+		return storeError(err)
+	case st.State == lease.Held, st.State == lease.Waiting:
+		return nil
+	case st.Holder != nil:
+		return &HeldError{Holder: st.Holder, Left: st.Left}
+	}
+	return ErrNotHeld
+}
+
+func parseToken(text string) (lease.Token, error) {
+	token, err := lease.ParseToken(text)
+	if err != nil {
+		return token, &kinded{ErrInvalid, fmt.Errorf("the token: %w", err)}
+	}
+	return token, nil
 }

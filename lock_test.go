@@ -519,6 +519,31 @@ func TestResumeTakesAHoldUp(t *testing.T) {
 	})
 }
 
+func TestReleaseByToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := pair(t)
+		held := mustLock(t, a, "x", redlatch.Options{TTL: time.Minute})
+		token := held.Token()
+		mustBe(t, b.Release(t.Context(), "x", "gibberish"), redlatch.ErrInvalid)
+		if err := b.Release(t.Context(), "x", token); err != nil {
+			t.Fatal(err)
+		}
+		mustBe(t, b.Release(t.Context(), "x", token), redlatch.ErrNotHeld)
+		other := mustLock(t, b, "x", redlatch.Options{TTL: time.Minute})
+		mustBe(t, b.Release(t.Context(), "x", token), redlatch.ErrHeld)
+		if !other.Valid() || other.Renew(t.Context(), 0) != nil {
+			t.Error("an old token released another hold")
+		}
+		if _, err := a.Break(t.Context(), "x", redlatch.BreakOptions{By: "ops", Reason: "r"}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := a.TryLock(t.Context(), "x", redlatch.Options{})
+		mustBe(t, err, redlatch.ErrSealed)
+		mustBe(t, a.Release(t.Context(), "x", other.Token()), redlatch.ErrNotHeld) // that was the answer
+		mustUnlock(t, mustLock(t, a, "x", redlatch.Options{}))
+	})
+}
+
 func TestBreakKeepsTheNameClosedUntilTheHolderStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, m := pair(t)
