@@ -763,6 +763,7 @@ func TestTenThousandHoldsCostOneGoroutine(t *testing.T) {
 		if err := l.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // what has told Close that all is done may not have ended yet
 		if now := runtime.NumGoroutine(); now > base {
 			t.Errorf("%d goroutines left after Close", now-base)
 		}
