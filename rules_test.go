@@ -93,13 +93,24 @@ func TestRule1TrustCountsFromTheSendNotFromTheReply(t *testing.T) {
 		mustBe(t, held.Unlock(), redlatch.ErrLost)
 
 		held = mustLock(t, a, "y", redlatch.Options{TTL: ttl})
-		time.Sleep(trustOf(ttl)/3 + 300*time.Millisecond) // a renewal is on its way
-		synctest.Wait()
+		renewal := make(chan time.Time, 1)
+		m.set(func(m *meddler) {
+			m.before = func(_ context.Context, verb string) {
+				if verb == "renew" {
+					renewal <- time.Now()
+				}
+			}
+		})
 		before := held.Until()
-		time.Sleep(200 * time.Millisecond)
+		sent = <-renewal
+		time.Sleep(399 * time.Millisecond)
+		if until := held.Until(); until != before {
+			t.Errorf("trusted for %v longer before the renewal was answered", until.Sub(before))
+		}
+		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
-		if gained := held.Until().Sub(before); gained > trustOf(ttl)/3+time.Millisecond {
-			t.Errorf("a renewal that took 400ms gained %v, more than the time since the call before it was sent", gained)
+		if until := held.Until().Sub(sent); until != trustOf(ttl) {
+			t.Errorf("trusted until %v after the renewal was sent, want %v", until, trustOf(ttl))
 		}
 		mustUnlock(t, held)
 	})
