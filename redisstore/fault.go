@@ -12,8 +12,9 @@ import (
 
 // fault says what sort of trouble an error is. Redis says it in the first word of its
 // answer; only what a script was denied inside looks like any other error up to Redis
-// 7.0 ("ERR The user executing the script can't run this command"). What is not an
-// answer of the server at all is a network that failed or a time that ran out.
+// 7.0 ("ERR The user executing the script can't run this command"), and so does the
+// answer to what is too long from somebody who has not logged in. What is not an answer
+// of the server at all is a network that failed or a time that ran out.
 //
 // Whatever is not known is Unavailable: READONLY, OOM, MISCONF, BUSY, LOADING,
 // NOREPLICAS, MASTERDOWN, CLUSTERDOWN, too many clients. All of them say "not now",
@@ -36,7 +37,8 @@ func kindOf(err error) driver.Kind {
 	}
 	switch code := serverCode(err); {
 	case code == "NOPERM", code == "NOAUTH", code == "WRONGPASS",
-		strings.HasPrefix(code, "ERR The user executing the script can't"):
+		strings.HasPrefix(code, "ERR The user executing the script can't"),
+		strings.HasPrefix(code, "ERR Protocol error: unauthenticated"):
 		return driver.Denied
 	case code == "WRONGTYPE":
 		return driver.Misplaced

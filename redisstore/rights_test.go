@@ -99,6 +99,11 @@ func TestWithoutChannelsWaitersPoll(t *testing.T) {
 	within(t, time.Second, b, "n", c, st)
 }
 
+// locked is a server with a password.
+func locked(t *testing.T) *servertest.RedisServer {
+	return servertest.Redis(t, servertest.RedisConfig{Password: "Sw0rdfish-77"})
+}
+
 func TestKindsOfTrouble(t *testing.T) {
 	server := serve(t)
 	kind := func(err error) driver.Kind {
@@ -126,6 +131,15 @@ func TestKindsOfTrouble(t *testing.T) {
 	wrong := storeWith(t, &redis.Options{Addr: server.Addr(), Username: "nobody", Password: "x"}, Options{})
 	if err := ask(wrong); kind(err) != driver.Denied {
 		t.Errorf("a wrong password: %v", err)
+	}
+	votes := claim(time.Second)
+	votes.Vote = true
+	for _, s := range []*Store{wrong, storeWith(t, &redis.Options{Addr: locked(t).Addr()}, Options{})} {
+		out := s.Renew(t.Context(), []driver.Ref{{Name: "n", Token: lease.Token{ID: lease.NewID(), Ticket: 1}, TTL: time.Second}})
+		_, err := s.Join(t.Context(), "n", votes)
+		if kind(ask(s)) != driver.Denied || kind(out[0].Err) != driver.Denied || kind(err) != driver.Denied {
+			t.Errorf("a password that is wrong or missing: %v, %v, %v", ask(s), out[0].Err, err)
+		}
 	}
 	once := storeWith(t, &redis.Options{Addr: server.Addr(), MaxRetries: -1}, Options{})
 	for name, setting := range map[string][]string{

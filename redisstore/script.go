@@ -55,6 +55,15 @@ func (s script) run(ctx context.Context, c redis.Scripter, keys []string, args .
 	return reply, err
 }
 
+// answer is that of one command in a pipeline. Each has its own error, but for one thing:
+// if the connection could not be set up, as with a wrong password, only the pipeline has.
+func answer(cmd *redis.Cmd, pipeline error) ([]any, error) {
+	if cmd.Err() == nil && cmd.Val() == nil && pipeline != nil {
+		return nil, pipeline
+	}
+	return cmd.Slice()
+}
+
 // vote is the answer of a script and of INFO server behind it.
 type vote struct {
 	fields []any
@@ -67,12 +76,12 @@ type vote struct {
 func (s script) runVoting(ctx context.Context, c redis.UniversalClient, keys []string, args ...any) (vote, error) {
 	pipe := c.Pipeline()
 	cmd, info := pipe.EvalSha(ctx, s.sha, keys, args...), pipe.Info(ctx, "server")
-	_, _ = pipe.Exec(ctx) // each has its own error
-	fields, err := cmd.Slice()
+	_, failed := pipe.Exec(ctx)
+	fields, err := answer(cmd, failed)
 	if unknownScript(err) {
 		cmd, info = pipe.Eval(ctx, s.text, keys, args...), pipe.Info(ctx, "server")
-		_, _ = pipe.Exec(ctx)
-		fields, err = cmd.Slice()
+		_, failed = pipe.Exec(ctx)
+		fields, err = answer(cmd, failed)
 	}
 	if err == nil {
 		err = info.Err()
@@ -96,10 +105,10 @@ func (s script) runAll(ctx context.Context, c redis.UniversalClient, calls []cal
 	for i, call := range calls {
 		cmds[i] = pipe.EvalSha(ctx, s.sha, call.keys, call.args...)
 	}
-	_, _ = pipe.Exec(ctx) // the first error of the commands, each of which has its own
+	_, failed := pipe.Exec(ctx)
 	var again []int
 	for i, cmd := range cmds {
-		if replies[i], errs[i] = cmd.Slice(); unknownScript(errs[i]) {
+		if replies[i], errs[i] = answer(cmd, failed); unknownScript(errs[i]) {
 			again = append(again, i)
 		}
 	}
@@ -113,9 +122,9 @@ func (s script) runAll(ctx context.Context, c redis.UniversalClient, calls []cal
 		}
 		cmds[i] = pipe.EvalSha(ctx, s.sha, calls[i].keys, calls[i].args...)
 	}
-	_, _ = pipe.Exec(ctx)
+	_, failed = pipe.Exec(ctx)
 	for _, i := range again {
-		replies[i], errs[i] = cmds[i].Slice()
+		replies[i], errs[i] = answer(cmds[i], failed)
 	}
 	return replies, errs
 }
