@@ -89,6 +89,9 @@ func New(store driver.Store, cfg Config) (*Locker, error) {
 // Features says what the locker's store can do.
 func (l *Locker) Features() driver.Features { return l.features }
 
+// Owner is how others see who holds the locker's locks.
+func (l *Locker) Owner() Owner { return l.cfg.Owner }
+
 // Lock waits until it has the lock. ctx bounds the waiting only; the hold's life is
 // its own, see [Held.Context]. When ctx or MaxWait ends first, the error is a
 // *HeldError (and ctx's) that names the holder; the claim is withdrawn.

@@ -17,7 +17,8 @@ type app struct {
 	*console
 
 	storeFlag string
-	code      int // where a command ends with one that is no failure of ours
+	leaves    bool // locks are left to others: they outlive this process
+	code      int  // where a command ends with one that is no failure of ours
 }
 
 func newApp(stdout, stderr io.Writer) *app {
@@ -46,7 +47,7 @@ func (a *app) root() *cobra.Command {
 redlatch run -w 10m deploy -- ./deploy.sh    wait up to ten minutes for the lock
 redlatch who nightly                         who holds it, since when, and who waits
 redlatch ls                                  everything that is locked
-redlatch is-held nightly && echo busy        ask in a script`,
+token=$(redlatch acquire deploy) || exit     a lock for a script, until redlatch release deploy "$token"`,
 		Annotations:   map[string]string{exitCodes: allCodes},
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -78,13 +79,21 @@ redlatch is-held nightly && echo busy        ask in a script`,
 	cmd.Flags().BoolVar(&version, "version", false, "print the version")
 	group(cmd.Flags(), "Output", "version")
 
-	cmd.AddCommand(a.runCommand(), a.whoCommand(), a.lsCommand(), a.isHeldCommand(), a.completionCommand(cmd), a.versionCommand())
+	cmd.AddCommand(
+		a.runCommand(),
+		a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.holdCommand(), a.keepCommand(),
+		a.whoCommand(), a.lsCommand(), a.isHeldCommand(), a.waitCommand(),
+		a.completionCommand(cmd), a.versionCommand(),
+	)
 	return cmd
 }
 
 func unknownCommand(root *cobra.Command, word string) error {
 	var names []string
 	for _, c := range root.Commands() {
+		if c.Hidden {
+			continue
+		}
 		names = append(append(names, c.Name()), c.Aliases...)
 	}
 	f := usage("there is no command %q", word)

@@ -18,6 +18,7 @@ const (
 	codeInternal    = 70
 	codeHeld        = 75
 	codeDenied      = 77
+	codeConfig      = 78
 	codeLost        = 79
 	codeMaxRuntime  = 124
 )

@@ -61,6 +61,7 @@ const (
 	stateFree     = "free"
 	stateHeld     = "held"
 	stateExpiring = "expiring" // held, and not renewed for so long that it may soon be over
+	stateReserved = "reserved" // held by a person: redlatch hold
 	stateFull     = "full"     // a semaphore without a free slot
 	stateSealed   = "sealed"   // nobody holds it and nobody can have it yet
 )
@@ -77,6 +78,9 @@ func stateOf(q *lease.Queue) string {
 			return stateFull
 		}
 		return stateHeld
+	}
+	if reserved(holders[0].Owner) {
+		return stateReserved
 	}
 	for _, e := range holders {
 		if !expiring(e, q.Now) {

@@ -22,10 +22,13 @@ const urlVariable = "REDLATCH_URL"
 type opened struct {
 	driver.Store
 
-	name    string        // its URL without the password, for messages
-	ttl     time.Duration // what the URL says, or 0
-	hidden  []string      // variables that the command must not see
-	onClose func()
+	raw       string // its URL
+	namespace string
+	name      string        // the URL without the password, for messages
+	ttl       time.Duration // what the URL says, or 0
+	hidden    []string      // variables that the command must not see
+	inline    bool          // the password stands in the URL
+	onClose   func()
 }
 
 // close is the end of the program's use of the store: there is nobody to tell what
@@ -46,21 +49,31 @@ func (a *app) open() (*opened, error) {
 	if raw == "" {
 		return a.openLocal()
 	}
+	o, err := a.openRaw(raw, "")
+	if err != nil {
+		return nil, err
+	}
+	if o.inline && a.storeFlag == raw {
+		a.info("the password in --store can be seen by everybody on this host; put the URL into %s, or the password into a file (?password_file=)", urlVariable)
+	}
+	o.hidden = append(o.hidden, hidden...)
+	return o, nil
+}
+
+// openRaw opens the store of a URL.
+func (a *app) openRaw(raw, namespace string) (*opened, error) {
 	u, err := storeurl.Parse(raw)
 	if err != nil {
 		return nil, usage("the store's URL: %v", err)
-	}
-	if u.Inline() && a.storeFlag == raw {
-		a.info("the password in --store can be seen by everybody on this host; put the URL into %s, or the password into a file (?password_file=)", urlVariable)
-	}
-	if u.PasswordEnv() != "" {
-		hidden = append(hidden, u.PasswordEnv())
 	}
 	o, err := a.openURL(u)
 	if err != nil {
 		return nil, err
 	}
-	o.name, o.ttl, o.hidden = u.Redacted(), u.TTL, append(hidden, urlVariable)
+	o.raw, o.name, o.ttl, o.inline, o.hidden = raw, u.Redacted(), u.TTL, u.Inline(), []string{urlVariable}
+	if u.PasswordEnv() != "" {
+		o.hidden = append(o.hidden, u.PasswordEnv())
+	}
 	return o, nil
 }
 
@@ -84,7 +97,7 @@ func (a *app) openURL(u storeurl.URL) (*opened, error) {
 	case storeurl.Mem:
 		return &opened{Store: memstore.New()}, nil
 	case storeurl.File:
-		store, err := filestore.New(u.Dir, filestore.Options{})
+		store, err := filestore.New(u.Dir, filestore.Options{Detached: a.leaves})
 		if err != nil {
 			return nil, unavailable("%s: %v", u.Redacted(), err)
 		}
@@ -100,7 +113,7 @@ func (a *app) openLocal() (*opened, error) {
 	if err != nil {
 		return nil, unavailable("no store is configured, and local files cannot be used: %v", err)
 	}
-	store, err := filestore.New(dir, filestore.Options{})
+	store, err := filestore.New(dir, filestore.Options{Detached: a.leaves})
 	if err != nil {
 		return nil, unavailable("no store is configured, and local files cannot be used: %s: %v", dir, err)
 	}
@@ -109,7 +122,7 @@ func (a *app) openLocal() (*opened, error) {
 		// Taking it unasked would put locks into a cache that may evict them.
 		a.info("hint: REDIS_URL is set; use --store env:REDIS_URL if the locks belong there")
 	}
-	return &opened{Store: store, name: "file:" + dir, hidden: []string{urlVariable}}, nil
+	return &opened{Store: store, raw: "file:" + dir, name: "file:" + dir, hidden: []string{urlVariable}}, nil
 }
 
 func unavailable(format string, args ...any) *failure {
