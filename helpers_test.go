@@ -25,6 +25,7 @@ type meddler struct {
 	down   bool                                   // calls fail before they reach the store
 	mute   bool                                   // calls reach the store, their replies are lost
 	hung   bool                                   // calls wait for their ctx to end and do nothing
+	deaf   bool                                   // a Locker that is made now hears no notices
 	before func(ctx context.Context, verb string) // runs ahead of a call
 	late   time.Duration                          // replies take that long
 	renews atomic.Int64
@@ -42,11 +43,14 @@ func (m *meddler) set(change func(m *meddler)) {
 // meddle does what is set for a call around op.
 func (m *meddler) meddle(ctx context.Context, verb string, op func()) error {
 	m.mu.Lock()
-	down, mute, hung, before, late := m.down, m.mute, m.hung, m.before, m.late
+	before := m.before
 	m.mu.Unlock()
 	if before != nil {
 		before(ctx, verb)
 	}
+	m.mu.Lock()
+	down, mute, hung, late := m.down, m.mute, m.hung, m.late
+	m.mu.Unlock()
 	switch {
 	case hung:
 		<-ctx.Done()
@@ -94,6 +98,13 @@ func (m *meddler) Leave(ctx context.Context, name, id string, s lease.Seal) (st 
 		return lease.Standing{}, lost
 	}
 	return st, err
+}
+
+func (m *meddler) Notify(f func(driver.Notice)) (stop func()) {
+	if m.deaf {
+		return func() {}
+	}
+	return m.Store.Notify(f)
 }
 
 // locker returns a Locker on store, closed at the end of the test.

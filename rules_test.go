@@ -161,7 +161,8 @@ func TestRule2TheHoldEndsAcrossASuspend(t *testing.T) {
 		a, _, _ := pair(t)
 		held := mustLock(t, a, "x", redlatch.Options{TTL: time.Hour})
 		quiet := mustLock(t, a, "y", redlatch.Options{TTL: time.Hour})
-		elapsed.Sleep(2 * time.Hour) // no timer has moved
+		synctest.Wait()              // all timers are set
+		elapsed.Sleep(2 * time.Hour) // and none has moved
 		if held.Valid() {
 			t.Error("still valid after the machine slept through the lease")
 		}
@@ -315,8 +316,9 @@ func TestRule4AFailedReleaseGoesOnInTheBackground(t *testing.T) {
 		held := mustLock(t, a, "x", redlatch.Options{TTL: time.Minute})
 		m.set(func(m *meddler) { m.down = true })
 		mustBe(t, held.Unlock(), redlatch.ErrUnavailable)
+		time.Sleep(20 * time.Second) // as long as that it is not given up
 		m.set(func(m *meddler) { m.down = false })
-		mustUnlock(t, mustLock(t, b, "x", redlatch.Options{MaxWait: time.Second}))
+		mustUnlock(t, mustLock(t, b, "x", redlatch.Options{MaxWait: 200 * time.Millisecond}))
 	})
 }
 
@@ -324,10 +326,17 @@ func TestRule5AFailedAcquireLeavesNothingBehind(t *testing.T) {
 	for _, how := range []struct {
 		name string
 		set  func(m *meddler)
-		heal bool
 	}{
-		{"the join's reply is lost", func(m *meddler) { m.mute = true }, true},
-		{"the join hangs until the caller gives up", func(m *meddler) { m.late = 10 * time.Second }, true},
+		{"the join's reply is lost", func(m *meddler) { m.mute = true }},
+		{"the join hangs until the caller gives up", func(m *meddler) { m.late = 10 * time.Second }},
+		{"after the join nothing gets there any more", func(m *meddler) {
+			m.mute = true
+			m.before = func(_ context.Context, verb string) {
+				if verb == "leave" {
+					m.set(func(m *meddler) { m.down = true })
+				}
+			}
+		}},
 	} {
 		t.Run(how.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -342,7 +351,10 @@ func TestRule5AFailedAcquireLeavesNothingBehind(t *testing.T) {
 				if took := time.Since(start); took > 150*time.Millisecond {
 					t.Errorf("a call with 100ms took %v", took)
 				}
-				m.set(func(m *meddler) { m.mute, m.late = false, 0 })
+				if m.before != nil {
+					time.Sleep(20 * time.Second)
+				}
+				m.set(func(m *meddler) { m.mute, m.late, m.down, m.before = false, 0, false, nil })
 				healed := time.Now()
 				mustUnlock(t, mustLock(t, b, "x", redlatch.Options{}))
 				if took := time.Since(healed); took > 200*time.Millisecond {
@@ -633,7 +645,7 @@ func TestRule10WhoeverIsToldLostIsToldWhy(t *testing.T) {
 		}
 		mustUnlock(t, other)
 
-		held = mustLock(t, a, "broken", redlatch.Options{TTL: ttl})
+		held = mustLock(t, locker(t, &meddler{Store: m.Store, deaf: true}, redlatch.Config{}), "broken", redlatch.Options{TTL: ttl})
 		if _, err := b.Break(t.Context(), "broken", redlatch.BreakOptions{Reason: "deploy stuck", By: "carol"}); err != nil {
 			t.Fatal(err)
 		}

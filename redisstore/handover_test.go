@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -298,6 +299,71 @@ func TestAGrantThatNobodyWaitsForIsGivenBackAtOnce(t *testing.T) {
 	b.forget("n", lost.ID) // its leave was lost
 	leave(t, a, "n", holder.ID)
 	within(t, time.Second, c, "n", last, st)
+}
+
+// A message that was stuck says of a claim that is not known here any more that it holds.
+// It does, under another ticket, and somewhere else: that hold is not to be given back.
+func TestOnlyTheGrantThatIsMeantIsGivenBack(t *testing.T) {
+	server := serve(t)
+	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	c := claim(30 * time.Second)
+	first := join(t, a, "n", c, lease.Held)
+	mustDo(t, server, "DEL", "lock:n")
+	join(t, b, "n", c, lease.Held)
+	a.giveBack(t.Context(), "n", c.ID, fmt.Sprint(first.Ticket))
+	if v := mustDo(t, server, "GET", "lock:n"); !strings.HasPrefix(fmt.Sprint(v), c.ID) {
+		t.Errorf("the key has %v", v)
+	}
+}
+
+// A lease that runs out is nobody's release: the join that finds it skips all the dead
+// behind it, more than one call of the script may.
+func TestAJoinSkipsAnyNumberOfTheDead(t *testing.T) {
+	server := serve(t)
+	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	join(t, a, "n", claim(time.Second), lease.Held)
+	for range 150 {
+		join(t, b, "n", claim(30*time.Second), lease.Waiting)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	servertest.Eventually(t, 10*time.Second, "the lease runs out", func() bool {
+		return mustDo(t, server, "EXISTS", "lock:n") == int64(0)
+	})
+	c := claim(30 * time.Second)
+	c.NoWait = true
+	join(t, a, "n", c, lease.Held)
+}
+
+// Room below a ticket is for hand-overs inside the process. With room for each of many
+// joins a second, tickets would run hours ahead of the clock that protects them when the
+// counter is lost.
+func TestNoRoomFarAheadOfTheClock(t *testing.T) {
+	server := serve(t)
+	a := newStore(t, server.Addr(), Options{})
+	for _, test := range []struct {
+		ahead time.Duration
+		room  int
+	}{{0, 7}, {50 * time.Millisecond, 7}, {time.Second, 0}} {
+		name := fmt.Sprint("n", test.ahead)
+		clock, ok := mustDo(t, server, "TIME").([]any)
+		if !ok {
+			t.Fatal("no time")
+		}
+		seconds, err := strconv.ParseInt(fmt.Sprint(clock[0]), 10, 64)
+		micros, err2 := strconv.ParseInt(fmt.Sprint(clock[1]), 10, 64)
+		if err != nil || err2 != nil {
+			t.Fatal(err, err2)
+		}
+		last := seconds*1e6 + micros + test.ahead.Microseconds()
+		mustDo(t, server, "SET", a.keys.keys(name, "")[3], fmt.Sprint(last), "PX", "60000")
+		c := claim(30 * time.Second)
+		c.Room = 7
+		if st := join(t, a, name, c, lease.Held); st.Room != test.room || st.Ticket < uint64(last)+1 {
+			t.Errorf("with the last ticket %v ahead: ticket %d after %d, room %d", test.ahead, st.Ticket, last, st.Room)
+		}
+	}
 }
 
 func TestAReleaseThatTheClientRepeatsReleasesOnce(t *testing.T) {

@@ -11,7 +11,7 @@ var redisMutants = []Mutant{
 	{
 		Name: "a give-back does not compare the ticket", Rule: "7 grant",
 		File: "redisstore/scripts/leave.lua", Old: "and (only == '' or ticket_of(value) == only) then", New: "then",
-		Dir: "redisstore", Run: "TestAGrantThatNobody",
+		Dir: "redisstore", Run: "TestOnlyTheGrant",
 	},
 	{
 		Name: "an ID that begins another is the same", Rule: "7 keys",
@@ -31,7 +31,7 @@ var redisMutants = []Mutant{
 	{
 		Name: "a join passes those who wait", Rule: "7 join",
 		File: "redisstore/scripts/join.lua", Old: "if not value and not seal and waiting == 0 then", New: "if not value and not seal then",
-		Dir: "redisstore", Run: "TestConformance|TestPollers|TestForeign",
+		Dir: "redisstore", Run: "TestWhoIsInTheWay",
 	},
 	{
 		Name: "a join that comes after its leave takes the lock", Rule: "6.5",
@@ -77,7 +77,7 @@ var redisMutants = []Mutant{
 	{
 		Name: "the dead are skipped once and no further", Rule: "7 order",
 		File: "redisstore/join.go", Old: "		if r.more && r.state != \"held\" {\n			continue // more dead waiters than one call may skip\n		}\n", New: "",
-		Dir: "redisstore", Run: "TestAFrozenProcess|TestAWaiterOfADead|TestConformance",
+		Dir: "redisstore", Run: "TestAJoinSkips",
 	},
 	{
 		Name: "a claim is queued before the subscription is there", Rule: "7 subscription",
@@ -137,7 +137,7 @@ var redisMutants = []Mutant{
 	{
 		Name: "tickets run ahead of the clock", Rule: "7 ticket",
 		File: "redisstore/scripts/join.lua", Old: "if highest - now > AHEAD then room = 0 end", New: "",
-		Dir: "redisstore", Run: "TestConformance",
+		Dir: "redisstore", Run: "TestNoRoom",
 	},
 	{
 		Name: "tickets lose digits", Rule: "7 ticket",
