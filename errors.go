@@ -28,7 +28,7 @@ var (
 // Error is what every method returns: what was tried, on which lock, and why it
 // did not work.
 type Error struct {
-	Op   string // lock, try, renew, unlock, resume, release, inspect, break, list
+	Op   string // lock, try, renew, unlock, resume, release, inspect, break, reopen, list
 	Name string // of the lock
 	Err  error
 }
@@ -86,6 +86,10 @@ type SealedError struct {
 
 func (e *SealedError) Error() string {
 	left := e.Seal.For.Round(time.Millisecond)
+	if Taken(e.Seal) {
+		return fmt.Sprintf("closed for %v more by %s (%s), who has broken its last hold",
+			left, lease.Printable(e.Seal.By), lease.Printable(e.Seal.Reason))
+	}
 	if e.Seal.Victim != "" {
 		return fmt.Sprintf("closed for %v more: broken by %s (%s), its last holder may still run",
 			left, lease.Printable(e.Seal.By), lease.Printable(e.Seal.Reason))

@@ -281,8 +281,12 @@ func (h *hold) judge(st lease.Standing, first bool) error {
 
 // lossOf reads from a store's answer why a claim is gone.
 func (l *Locker) lossOf(st lease.Standing, id string) lease.Loss {
+	victim := st.Seal.Victim
+	if t, ok := takenOf(st.Seal); ok {
+		victim = t.victim
+	}
 	switch {
-	case st.Seal.Victim == id:
+	case victim == id:
 		return lease.Loss{Why: lease.Broken, By: st.Seal.By, Reason: st.Seal.Reason}
 	case st.Holder != nil && st.Holder.ID == "":
 		return lease.Loss{Why: lease.Taken, By: "another program"}

@@ -1,7 +1,6 @@
 package redlatch
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -62,6 +61,17 @@ type BreakOptions struct {
 	// Now lets others have the name at once. The holder may then still be at work: its
 	// fence, checked by what the lock protects, is the only thing that stops its writes.
 	Now bool
+
+	// Take closes the name to everybody for that long, those who wait included: whoever
+	// breaks it can set right what the lock protects before others go on. Reopen ends it.
+	Take time.Duration
+}
+
+// Broken is a hold that was broken, as it was.
+type Broken struct {
+	lease.Entry
+
+	Left time.Duration // of its lease at the break: how long its holder may still be at work
 }
 
 // Break takes a hold away from its holder and returns it as it was. Nobody is granted
@@ -70,46 +80,132 @@ type BreakOptions struct {
 // by its next renewal at the latest; then its context ends, and says by whom and why.
 // If that hold is not there any more, nothing is done and the error is ErrNotHeld; if
 // another one is there, *HeldError.
-func (l *Locker) Break(ctx context.Context, name string, o BreakOptions) (lease.Entry, error) {
-	e, err := l.breakHold(ctx, name, o)
+func (l *Locker) Break(ctx context.Context, name string, o BreakOptions) (Broken, error) {
+	b, err := l.breakHold(ctx, name, o)
 	if err != nil {
-		return lease.Entry{}, &Error{Op: "break", Name: name, Err: err}
+		return Broken{}, &Error{Op: "break", Name: name, Err: err}
 	}
-	return e, nil
+	return b, nil
 }
 
-func (l *Locker) breakHold(ctx context.Context, name string, o BreakOptions) (lease.Entry, error) {
-	if !l.features.Seal && !o.Now {
-		return lease.Entry{}, &kinded{ErrUnsupported, fmt.Errorf("the store cannot keep the name closed until the holder has stopped; Now breaks it without")}
+func (l *Locker) breakHold(ctx context.Context, name string, o BreakOptions) (Broken, error) {
+	switch {
+	case o.Take < 0:
+		return Broken{}, invalid("a Take of %v is negative", o.Take)
+	case o.Take > 0 && o.Now:
+		return Broken{}, invalid("Take and Now together: nobody gets the name, or whoever is next")
+	case !l.features.Seal && !o.Now:
+		return Broken{}, &kinded{ErrUnsupported, fmt.Errorf("the store cannot keep the name closed until the holder has stopped; Now breaks it without")}
 	}
 	q, err := l.inspect(ctx, name)
 	if err != nil {
-		return lease.Entry{}, err
+		return Broken{}, err
 	}
 	e, err := meant(q.Holders(), o.Fence)
 	if err != nil {
-		return e, err
+		return Broken{}, err
 	}
 	full, err := l.full(name)
 	if err != nil {
-		return e, err
+		return Broken{}, err
 	}
-	seal := lease.Seal{Victim: e.ID, By: cmp.Or(o.By, l.cfg.Owner.String()), Reason: o.Reason}
-	if !o.Now {
-		seal.For = max(time.Until(e.Expires), 1) // the store knows better
+	if o.By == "" {
+		o.By = l.cfg.Owner.String()
 	}
+	seal := breakSeal(e, o, q.Now)
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	st, err := l.store.Leave(ctx, full, e.ID, seal)
 	switch {
 	case err != nil:
-		return e, storeError(err)
-	case st.State == lease.Held || st.Seal.Victim == e.ID:
-		return e, nil
+		return Broken{}, storeError(err)
+	case st.State == lease.Held:
+		return Broken{e, st.Lease}, nil
+	case st.Seal.Victim == e.ID:
+		return Broken{e, st.Seal.For}, nil
 	case st.Holder != nil:
-		return e, &HeldError{Holder: st.Holder, Left: st.Left}
+		return Broken{}, &HeldError{Holder: st.Holder, Left: st.Left}
 	}
-	return e, ErrNotHeld
+	return Broken{}, ErrNotHeld
+}
+
+// breakSeal is what a hold is broken with.
+func breakSeal(e lease.Entry, o BreakOptions, now time.Time) lease.Seal {
+	s := lease.Seal{By: o.By, Reason: o.Reason}
+	switch {
+	case o.Now:
+		s.Victim = e.ID // is told, and nothing is closed
+	case o.Take > 0:
+		// The seal's victim ends it by leaving. It is nobody but who reopens the name, and
+		// the broken holder stands in the value.
+		s.For, s.Victim = max(o.Take, e.Expires.Sub(now)), lease.NewID()
+		s.Value = taken{e.ID, e.Expires}.String()
+	default:
+		s.For, s.Victim = max(e.Expires.Sub(now), 1), e.ID // what is left then is for the store to say
+	}
+	return s
+}
+
+// taken is the value of the seal of a Break with Take.
+type taken struct {
+	victim string
+	until  time.Time // by the store's clock: the end of its lease
+}
+
+func (t taken) String() string {
+	return fmt.Sprintf("taken from %s until %d", t.victim, t.until.UnixMicro())
+}
+
+func takenOf(s lease.Seal) (taken, bool) {
+	var t taken
+	var until int64
+	n, err := fmt.Sscanf(s.Value, "taken from %s until %d", &t.victim, &until)
+	t.until = time.UnixMicro(until)
+	return t, n == 2 && err == nil && s.By != "" && s.Closed()
+}
+
+// Taken reports whether a seal is that of a Break with Take.
+func Taken(s lease.Seal) bool {
+	_, ok := takenOf(s)
+	return ok
+}
+
+// Reopen ends what Break with Take by the same party has closed. The error is ErrNotHeld
+// if there is nothing of that kind, and *SealedError if it is somebody else's, or if the
+// broken holder's lease still runs: that one may still be at work.
+func (l *Locker) Reopen(ctx context.Context, name, by string) error {
+	if err := l.reopen(ctx, name, by); err != nil {
+		return &Error{Op: "reopen", Name: name, Err: err}
+	}
+	return nil
+}
+
+func (l *Locker) reopen(ctx context.Context, name, by string) error {
+	q, err := l.inspect(ctx, name)
+	if err != nil {
+		return err
+	}
+	seal := q.Seal()
+	t, ok := takenOf(seal)
+	switch {
+	case !ok:
+		return ErrNotHeld
+	case seal.By != by:
+		return &SealedError{Seal: seal}
+	case t.until.After(q.Now):
+		seal.For = t.until.Sub(q.Now)
+		return &SealedError{Seal: seal}
+	}
+	full, err := l.full(name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := l.store.Leave(ctx, full, seal.Victim, lease.Seal{}); err != nil {
+		return storeError(err)
+	}
+	return nil
 }
 
 // meant finds the hold that a fence names.

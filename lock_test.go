@@ -674,6 +674,62 @@ func TestUnlockWaitsForTheQuestionOfANotice(t *testing.T) {
 	})
 }
 
+func TestBreakAndTakeKeepsTheNameForWhoBreaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := pair(t)
+		held := mustLock(t, a, "x", redlatch.Options{TTL: time.Minute})
+		_, err := b.Break(t.Context(), "x", redlatch.BreakOptions{Take: time.Hour, Now: true})
+		mustBe(t, err, redlatch.ErrInvalid)
+		mustBe(t, b.Reopen(t.Context(), "x", "ops"), redlatch.ErrNotHeld)
+		waits := make(chan *redlatch.Held)
+		go func() {
+			got, err := b.Lock(t.Context(), "x", redlatch.Options{})
+			if err != nil {
+				t.Error(err)
+			}
+			waits <- got
+		}()
+		synctest.Wait()
+		start := time.Now()
+		broken, err := b.Break(t.Context(), "x", redlatch.BreakOptions{By: "ops", Reason: "r", Take: time.Hour})
+		if err != nil || broken.Ticket != held.Fence() || broken.Left <= 0 || broken.Left > time.Minute {
+			t.Fatalf("broken %+v, %v", broken, err)
+		}
+		mustBe(t, b.Reopen(t.Context(), "x", "ops"), redlatch.ErrSealed) // its holder may still be at work
+		if loss := lostWhy(t, held); loss.Why != lease.Broken || loss.By != "ops" || loss.Reason != "r" {
+			t.Errorf("the holder is told %+v", loss)
+		}
+		mustBe(t, held.Unlock(), redlatch.ErrLost)
+		time.Sleep(2 * time.Minute)
+		_, err = a.TryLock(t.Context(), "x", redlatch.Options{})
+		mustBe(t, err, redlatch.ErrSealed)
+		mustBe(t, b.Reopen(t.Context(), "x", "somebody else"), redlatch.ErrSealed)
+		select {
+		case <-waits:
+			t.Fatalf("somebody who waited got it %v after it was taken", time.Since(start))
+		default:
+		}
+		if err := b.Reopen(t.Context(), "x", "ops"); err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, <-waits)
+		if took := time.Since(start); took > 3*time.Minute {
+			t.Errorf("it took %v", took)
+		}
+
+		held = mustLock(t, a, "x", redlatch.Options{TTL: time.Minute})
+		if _, err := b.Break(t.Context(), "x", redlatch.BreakOptions{Take: time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		lostWhy(t, held)
+		start = time.Now()
+		mustUnlock(t, mustLock(t, b, "x", redlatch.Options{}))
+		if !held.Until().Before(time.Now()) {
+			t.Errorf("it opens %v after the break, while its holder's lease runs", time.Since(start))
+		}
+	})
+}
+
 func TestCloseEndsWaitersAndReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
