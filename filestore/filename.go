@@ -3,6 +3,7 @@ package filestore
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"path/filepath"
 	"strings"
 )
 
@@ -24,6 +25,9 @@ func fileName(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return escaped[:longest-1-2*len(sum)] + string(mark) + hex.EncodeToString(sum[:])
 }
+
+// File is the path of the file that has a name's state in that directory, while it has any.
+func File(dir, name string) string { return filepath.Join(dir, namesDir, fileName(name)) }
 
 func escape(name string) string {
 	const digits = "0123456789abcdef"

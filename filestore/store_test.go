@@ -496,6 +496,15 @@ func detached(t *testing.T, dir string, h host) *Store {
 	return s
 }
 
+func TestFileIsWhereTheNameIs(t *testing.T) {
+	dir := t.TempDir()
+	s := newStore(t, dir)
+	join(t, s, "../A b", claim(time.Hour))
+	if _, err := os.Stat(File(dir, "../A b")); err != nil {
+		t.Error(err)
+	}
+}
+
 // Whoever renews a claim trusts it, so it lives as long as any of those who did.
 func TestClaimLivesAsLongAsAnyWhoRenewedIt(t *testing.T) {
 	dir := t.TempDir()

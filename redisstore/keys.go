@@ -62,6 +62,27 @@ func (k keyspace) keys(name, id string) []string {
 	}
 }
 
+// Key is one of the keys that keep a name.
+type Key struct {
+	Key  string
+	Type string // as the server has it
+	What string // is in it
+}
+
+// Keys are the keys under which the server keeps that name, for people who look with
+// other tools. Each is there only while it is needed. What a claim that left leaves
+// behind for a minute is not listed.
+func (s *Store) Keys(name string) []Key {
+	keys := s.keys.keys(name, "")
+	return []Key{
+		{keys[0], "string", "the lock: its holder's token, with the lease as its time to live"},
+		{keys[1], "zset", "who waits, by ticket"},
+		{keys[2], "hash", "about those who wait, by claim"},
+		{keys[3], "string", "the last ticket"},
+		{keys[4], "string", "the seal: closed though nobody holds it"},
+	}
+}
+
 // further returns the naming of the keys that belong to the name.
 func (k keyspace) further(name string) func(what string) string {
 	key := k.lock(name)
