@@ -156,11 +156,11 @@ func TestTheKeeperEndsWithTheProcess(t *testing.T) {
 		if err := user.Start(); err != nil {
 			t.Fatal(err)
 		}
-		defer user.Process.Kill()
+		defer func() { _ = user.Process.Kill() }()
 		pid := strconv.Itoa(user.Process.Pid)
 		doc := document(t, start(t, store, "acquire", "--json", "--for-pid", pid, "--ttl", "1s", "x").want(0).out.String())
 		keeper := int(doc["keeper_pid"].(float64))
-		defer syscall.Kill(keeper, syscall.SIGKILL)
+		defer func() { _ = syscall.Kill(keeper, syscall.SIGKILL) }()
 		args, err := exec.Command("ps", "-ww", "-o", "args=", "-p", strconv.Itoa(keeper)).Output()
 		if err != nil || strings.Contains(string(args), doc["token"].(string)[:22]) || !strings.Contains(string(args), "keep") {
 			t.Errorf("ps shows %q, %v", args, err)
@@ -174,12 +174,12 @@ func TestTheKeeperEndsWithTheProcess(t *testing.T) {
 		_ = user.Process.Kill()
 		_, _ = user.Process.Wait()
 		servertest.Eventually(t, patience, "the lock to be free", func() bool { return start(t, store, "is-held", "x").code() == codeFree })
-		servertest.Eventually(t, patience, "the keeper to end", func() bool { return !running0(keeper) })
+		servertest.Eventually(t, patience, "the keeper to end", func() bool { return !stillRuns(keeper) })
 	})
 }
 
-// running0 reports whether a process runs; one that nobody has waited for does not.
-func running0(pid int) bool {
+// stillRuns reports whether a process runs; one that nobody has waited for does not.
+func stillRuns(pid int) bool {
 	stat, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
 	return err == nil && !strings.HasPrefix(strings.TrimSpace(string(stat)), "Z")
 }
@@ -190,7 +190,7 @@ func TestTheKeeperEndsWhenTheLockIsReleased(t *testing.T) {
 		doc := document(t, start(t, store, "acquire", "--json", "--for-pid", strconv.Itoa(os.Getpid()), "--ttl", "1s", "x").want(0).out.String())
 		keeper := int(doc["keeper_pid"].(float64))
 		withToken(t, store, doc["token"].(string), "release", "x").want(0)
-		servertest.Eventually(t, patience, "the keeper to end", func() bool { return !running0(keeper) })
+		servertest.Eventually(t, patience, "the keeper to end", func() bool { return !stillRuns(keeper) })
 		start(t, store, "is-held", "x").want(codeFree)
 	})
 }

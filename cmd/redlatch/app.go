@@ -81,8 +81,8 @@ token=$(redlatch acquire deploy) || exit     a lock for a script, until redlatch
 
 	cmd.AddCommand(
 		a.runCommand(),
-		a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.holdCommand(), a.keepCommand(),
-		a.whoCommand(), a.lsCommand(), a.isHeldCommand(), a.waitCommand(),
+		a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.holdCommand(), a.breakCommand(), a.keepCommand(),
+		a.whoCommand(), a.lsCommand(), a.isHeldCommand(), a.waitCommand(), a.keysCommand(),
 		a.completionCommand(cmd), a.versionCommand(),
 	)
 	return cmd

@@ -99,6 +99,9 @@ func (r *running) inTheWay(refusal error) string {
 
 func sealedText(s lease.Seal) string {
 	left := duration.Format(s.For)
+	if redlatch.Taken(s) {
+		return fmt.Sprintf("closed for %s more by %s (%s), who has broken its last hold", left, lease.Printable(s.By), lease.Printable(s.Reason))
+	}
 	if s.Victim != "" {
 		return fmt.Sprintf("closed for %s more: broken by %s (%s), and its last holder may still run", left, lease.Printable(s.By), lease.Printable(s.Reason))
 	}

@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "write testdata/help anew")
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"", "run", "acquire", "renew", "release", "hold", "who", "ls", "is-held", "wait", "version", "completion"} {
+	for _, command := range []string{"", "run", "acquire", "renew", "release", "hold", "who", "ls", "is-held", "wait", "break", "keys", "version", "completion"} {
 		args, file := []string{"--help"}, "redlatch"
 		if command != "" {
 			args, file = []string{command, "--help"}, command

@@ -80,28 +80,44 @@ func (a *app) endHold(name string, o *acquireOptions) error {
 	if o.ttl != 0 {
 		return usage("--end and --for exclude each other")
 	}
-	a.leaves = true
 	return a.askAs(redlatch.Config{Owner: redlatch.Owner{Name: o.owner}}, queryTimeout, func(ctx context.Context, locks *redlatch.Locker, store string) error {
 		q, err := locks.Inspect(ctx, name)
 		if err != nil {
 			return err
 		}
-		holders := q.Holders()
-		if len(holders) == 0 {
-			a.info("%s is not reserved", lease.Printable(name))
-			return nil
-		}
-		e := holders[0]
 		me := locks.Owner().Name
-		if !reserved(e.Owner) || e.Owner.Name != me {
+		holders := q.Holders()
+		switch {
+		case len(holders) == 0 && redlatch.Taken(q.Seal()):
+			err = locks.Reopen(ctx, name, me)
+		case len(holders) == 0:
+			err = redlatch.ErrNotHeld
+		case !reserved(holders[0].Owner) || holders[0].Owner.Name != me:
 			return &failure{
 				code: codeHeld, kind: "held",
 				msg:  fmt.Sprintf("%s is no reservation of %s: it is held by %s", lease.Printable(name), lease.Printable(me), heldBy(holders, q.Now)),
 				next: "redlatch break " + quoted(name),
 			}
+		default: // nobody works under it who could overlap
+			_, err = locks.Break(ctx, name, redlatch.BreakOptions{Fence: holders[0].Ticket, Now: true})
 		}
-		_, err = locks.Break(ctx, name, redlatch.BreakOptions{Fence: e.Ticket, Now: true}) // nobody works under it who could overlap
-		if err != nil && !errors.Is(err, redlatch.ErrNotHeld) {
+		var sealed *redlatch.SealedError
+		switch {
+		case errors.Is(err, redlatch.ErrNotHeld):
+			a.info("%s is not reserved", lease.Printable(name))
+			return nil
+		case errors.As(err, &sealed) && sealed.Seal.By == me:
+			return &failure{
+				code: codeHeld, kind: "held",
+				msg:  fmt.Sprintf("the holder of %s that was broken may still be at work for %s", lease.Printable(name), duration.Format(sealed.Seal.For)),
+				next: "it cannot be given to others before that",
+			}
+		case errors.As(err, &sealed):
+			return &failure{
+				code: codeHeld, kind: "held",
+				msg: fmt.Sprintf("%s is no reservation of %s: it is %s", lease.Printable(name), lease.Printable(me), sealedText(sealed.Seal)),
+			}
+		case err != nil:
 			return err
 		}
 		a.info("%s is not reserved any more", lease.Printable(name))

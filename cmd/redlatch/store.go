@@ -24,12 +24,16 @@ type opened struct {
 
 	raw       string // its URL
 	namespace string
-	name      string        // the URL without the password, for messages
-	ttl       time.Duration // what the URL says, or 0
-	hidden    []string      // variables that the command must not see
-	inline    bool          // the password stands in the URL
+	name      string            // the URL without the password, for messages
+	ttl       time.Duration     // what the URL says, or 0
+	hidden    []string          // variables that the command must not see
+	inline    bool              // the password stands in the URL
+	keys      *redisstore.Store // where it has keys
 	onClose   func()
 }
+
+// full is the name as the store knows it.
+func (o *opened) full(name string) string { return o.namespace + name }
 
 // close is the end of the program's use of the store: there is nobody to tell what
 // could still go wrong.
@@ -145,7 +149,7 @@ func (a *app) openRedis(u storeurl.URL) (*opened, error) {
 		_ = client.Close()
 		return nil, usage("%s: %v", u.Redacted(), err)
 	}
-	return &opened{Store: store, onClose: func() { _ = client.Close() }}, nil
+	return &opened{Store: store, keys: store, onClose: func() { _ = client.Close() }}, nil
 }
 
 func tlsConfig(u storeurl.URL) (*tls.Config, error) {
