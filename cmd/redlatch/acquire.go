@@ -22,6 +22,7 @@ type acquireOptions struct {
 	wait     time.Duration // 0: do not; forever
 	conflict int           // exit code
 	ttl      time.Duration
+	ttlGiven bool
 	owner    string
 	labels   map[string]string
 	note     string
@@ -65,7 +66,8 @@ makes eval fail if the lock was not got.`,
 		Annotations:       map[string]string{exitCodes: acquireCodes},
 		Args:              oneName,
 		ValidArgsFunction: a.completeNames,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.ttlGiven = cmd.Flags().Changed("ttl")
 			err := a.acquire(args[0], &o)
 			if err != nil && o.export {
 				f := explain(err)
@@ -108,6 +110,7 @@ func (a *app) acquire(name string, o *acquireOptions) error {
 		}
 	}
 	return a.detached(redlatch.Config{Owner: o.holder()}, func(locks *redlatch.Locker, store *opened) error {
+		o.leaseOf(store)
 		began := time.Now()
 		held, err := a.obtain(locks, store, name, o)
 		if err != nil {
@@ -143,6 +146,13 @@ func (o *acquireOptions) holder() redlatch.Owner {
 		pid = os.Getppid()
 	}
 	return redlatch.Owner{Name: o.owner, PID: pid, Command: o.command}
+}
+
+// leaseOf goes by what the store's URL says if nothing else is said.
+func (o *acquireOptions) leaseOf(store *opened) {
+	if store.ttl != 0 && !o.ttlGiven {
+		o.ttl = store.ttl
+	}
 }
 
 // conflicted gives "held by somebody else" the exit code that was asked for.

@@ -16,9 +16,12 @@ import (
 type app struct {
 	*console
 
-	storeFlag string
-	leaves    bool // locks are left to others: they outlive this process
-	code      int  // where a command ends with one that is no failure of ours
+	storeFlag, namespaceFlag, configFlag, profileFlag string
+
+	settings *settings // what files and variables say; nil: not read yet
+	ttlSet   bool      // they say how long a lease is
+	leaves   bool      // locks are left to others: they outlive this process
+	code     int       // where a command ends with one that is no failure of ours
 }
 
 func newApp(stdout, stderr io.Writer) *app {
@@ -48,10 +51,11 @@ redlatch run -w 10m deploy -- ./deploy.sh    wait up to ten minutes for the lock
 redlatch who nightly                         who holds it, since when, and who waits
 redlatch ls                                  everything that is locked
 token=$(redlatch acquire deploy) || exit     a lock for a script, until redlatch release deploy "$token"`,
-		Annotations:   map[string]string{exitCodes: allCodes},
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          cobra.ArbitraryArgs, // or cobra answers for us
+		Annotations:       map[string]string{exitCodes: allCodes},
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		Args:              cobra.ArbitraryArgs, // or cobra answers for us
+		PersistentPreRunE: a.configure,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case version:
@@ -71,10 +75,13 @@ token=$(redlatch acquire deploy) || exit     a lock for a script, until redlatch
 
 	f := cmd.PersistentFlags()
 	f.StringVar(&a.storeFlag, "store", "", "where the locks are kept: a `URL`, or env:NAME for a variable that has one")
+	f.StringVar(&a.namespaceFlag, "namespace", "", "`NS` stands before every name: those of another namespace are other locks")
+	f.StringVar(&a.configFlag, "config", "", "read `FILE` too, above the system's and the user's")
+	f.StringVar(&a.profileFlag, "profile", "", "go by the `NAME` profile of the configuration")
 	f.BoolVar(&a.json, "json", false, "print one JSON document")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "print errors only")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "say what is done")
-	group(f, "Store", "store")
+	group(f, "Store", "store", "namespace", "config", "profile")
 	group(f, "Output", "json", "quiet", "verbose")
 	cmd.Flags().BoolVar(&version, "version", false, "print the version")
 	group(cmd.Flags(), "Output", "version")
@@ -83,7 +90,7 @@ token=$(redlatch acquire deploy) || exit     a lock for a script, until redlatch
 		a.runCommand(),
 		a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.holdCommand(), a.breakCommand(), a.keepCommand(),
 		a.whoCommand(), a.lsCommand(), a.isHeldCommand(), a.waitCommand(), a.keysCommand(),
-		a.completionCommand(cmd), a.versionCommand(),
+		a.configCommand(), a.completionCommand(cmd), a.versionCommand(),
 	)
 	return cmd
 }

@@ -25,7 +25,7 @@ func (a *app) completionCommand(root *cobra.Command) *cobra.Command {
 redlatch completion zsh > "${fpath[1]}/_redlatch"
 redlatch completion fish | source
 redlatch completion powershell | Out-String | Invoke-Expression`,
-		Annotations: map[string]string{exitCodes: "  0  printed\n 64  there is no such shell here"},
+		Annotations: map[string]string{exitCodes: "  0  printed\n 64  there is no such shell here", unconfigured: "it needs nothing"},
 		ValidArgs:   []string{"bash", "zsh", "fish", "powershell"},
 		Args:        cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {

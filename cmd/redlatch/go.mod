@@ -7,6 +7,7 @@ replace github.com/redlatch/redlatch => ../..
 replace github.com/redlatch/redlatch/redisstore => ../../redisstore
 
 require (
+	github.com/BurntSushi/toml v1.6.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redlatch/redlatch v0.0.0
 	github.com/redlatch/redlatch/redisstore v0.0.0

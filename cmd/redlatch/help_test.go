@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -14,10 +15,10 @@ var update = flag.Bool("update", false, "write testdata/help anew")
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"", "run", "acquire", "renew", "release", "hold", "who", "ls", "is-held", "wait", "break", "keys", "version", "completion"} {
+	for _, command := range []string{"", "run", "acquire", "renew", "release", "hold", "who", "ls", "is-held", "wait", "break", "keys", "config", "config show", "config path", "config init", "version", "completion"} {
 		args, file := []string{"--help"}, "redlatch"
 		if command != "" {
-			args, file = []string{command, "--help"}, command
+			args, file = append(strings.Fields(command), "--help"), strings.ReplaceAll(command, " ", "-")
 		}
 		p := start(t, "", args...).want(0)
 		if p.err.String() != "" {
@@ -37,7 +38,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("the help of %q is not what %s has; see what -update changes there", command, path)
 		}
 		if command != "" {
-			if got := start(t, "", "help", command).want(0).out.String(); got != p.out.String() {
+			if got := start(t, "", append([]string{"help"}, strings.Fields(command)...)...).want(0).out.String(); got != p.out.String() {
 				t.Errorf("redlatch help %s prints something else: %q", command, got)
 			}
 		}

@@ -35,7 +35,7 @@ const ready = "ready"
 // returns when it does.
 func (a *app) startKeeper(store *opened, held *redlatch.Held, o *acquireOptions) (pid int, err error) {
 	order, err := json.Marshal(keeperOrder{
-		Store: store.raw, Namespace: store.namespace, Name: held.Name(), Token: held.Token(), TTL: o.ttl, PID: o.forPID,
+		Store: store.raw, Namespace: strings.TrimSuffix(store.namespace, "/"), Name: held.Name(), Token: held.Token(), TTL: o.ttl, PID: o.forPID,
 	})
 	if err != nil {
 		return 0, err
@@ -82,10 +82,11 @@ func keeperFailed(err error) *failure {
 // keepCommand is the keeper.
 func (a *app) keepCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    "keep",
-		Hidden: true,
-		Short:  "renew a lock for redlatch acquire --for-pid, which starts this",
-		Args:   cobra.NoArgs,
+		Use:         "keep",
+		Hidden:      true,
+		Short:       "renew a lock for redlatch acquire --for-pid, which starts this",
+		Args:        noArgs,
+		Annotations: map[string]string{unconfigured: "it is told everything"},
 		RunE: func(*cobra.Command, []string) error {
 			var order keeperOrder
 			if err := json.NewDecoder(os.Stdin).Decode(&order); err != nil {

@@ -28,7 +28,7 @@ func TestNothingIsConfigured(t *testing.T) {
 	if p.out.String() != "hi\n" {
 		t.Errorf("stdout is %q", p.out.String())
 	}
-	has(t, p.err.String(), "redlatch: no store configured - using local files in ", "; this excludes jobs on THIS HOST only (use --store or REDLATCH_URL)\n")
+	has(t, p.err.String(), "redlatch: no store configured - using local files in ", "; this excludes jobs on THIS HOST only (use --store or REDLATCH_URL, or redlatch config init)\n")
 	if strings.Count(p.err.String(), "\n") != 1 {
 		t.Errorf("stderr has more than that line: %q", p.err.String())
 	}

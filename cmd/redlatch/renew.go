@@ -23,7 +23,10 @@ not taken again: then stop what you do under it.`,
 		Annotations:       map[string]string{exitCodes: renewCodes},
 		Args:              nameAndToken,
 		ValidArgsFunction: a.completeNames,
-		RunE:              func(_ *cobra.Command, args []string) error { return a.renew(args, &o) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.ttlGiven = cmd.Flags().Changed("ttl")
+			return a.renew(args, &o)
+		},
 	}
 	cmd.Flags().Var(o.length(&o.ttl), "ttl", "the lock ends `DUR` from now (30s)")
 	group(cmd.Flags(), "Lease", "ttl")
@@ -47,6 +50,7 @@ func (a *app) renew(args []string, o *acquireOptions) error {
 		a.warn("%s", doubt)
 	}
 	return a.detached(redlatch.Config{}, func(locks *redlatch.Locker, store *opened) error {
+		o.leaseOf(store)
 		ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
 		defer cancel()
 		held, err := locks.Resume(ctx, args[0], token, redlatch.Options{TTL: o.ttl, NoRenew: true})

@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch/internal/storeurl"
 	"github.com/redlatch/redlatch/driver"
 	"github.com/redlatch/redlatch/filestore"
+	"github.com/redlatch/redlatch/lease"
 	"github.com/redlatch/redlatch/memstore"
 	"github.com/redlatch/redlatch/redisstore"
 )
@@ -44,24 +45,54 @@ func (o *opened) close() {
 	}
 }
 
-// open opens the store that --store or REDLATCH_URL names, or the files on this host.
+// open opens the store that is configured, or the files on this host.
 func (a *app) open() (*opened, error) {
-	raw, hidden, err := a.configured()
+	conf, err := a.loaded()
 	if err != nil {
 		return nil, err
+	}
+	raw, hidden, err := a.configured(conf)
+	if err != nil {
+		return nil, err
+	}
+	if raw == "" && conf.general(keyRequire) == distributed {
+		return nil, badConfig("no store is configured, and %s requires one that excludes other hosts", conf.values[keyRequire].origin)
+	}
+	namespace := a.namespaceFlag
+	if namespace == "" {
+		namespace = conf.general(keyNamespace)
+	} else if err := lease.CheckName(namespace); err != nil {
+		return nil, usage("--namespace: %v", err)
 	}
 	if raw == "" {
-		return a.openLocal()
+		return a.openLocal(namespace)
 	}
-	o, err := a.openRaw(raw, "")
+	o, err := a.openRaw(raw, namespace)
 	if err != nil {
 		return nil, err
+	}
+	if f := o.Features(); conf.general(keyRequire) == distributed && (f.HostOnly || f.ProcessOnly) {
+		o.close()
+		return nil, badConfig("%s excludes on this host only, and %s requires more", o.name, conf.values[keyRequire].origin)
 	}
 	if o.inline && a.storeFlag == raw {
 		a.info("the password in --store can be seen by everybody on this host; put the URL into %s, or the password into a file (?password_file=)", urlVariable)
 	}
+	if a.ttlSet {
+		o.ttl = 0 // what is said about this program stands above what the URL says about the store
+	}
 	o.hidden = append(o.hidden, hidden...)
 	return o, nil
+}
+
+// within makes all names those of a namespace.
+func (o *opened) within(namespace string) {
+	if namespace == "" {
+		return
+	}
+	o.namespace = namespace + "/"
+	o.name += " ns=" + lease.Printable(namespace)
+	o.Store = namespaced{o.Store, o.namespace}
 }
 
 // openRaw opens the store of a URL.
@@ -78,22 +109,24 @@ func (a *app) openRaw(raw, namespace string) (*opened, error) {
 	if u.PasswordEnv() != "" {
 		o.hidden = append(o.hidden, u.PasswordEnv())
 	}
+	o.within(namespace)
 	return o, nil
 }
 
 // configured is the URL that is asked for, "" if none is, and the variable it is in.
-func (a *app) configured() (raw string, hidden []string, err error) {
-	if name, ok := strings.CutPrefix(a.storeFlag, "env:"); ok {
-		raw = os.Getenv(name)
-		if raw == "" {
-			return "", nil, usage("--store env:%s: that variable is not set", name)
-		}
-		return raw, []string{name}, nil
+func (a *app) configured(conf *settings) (raw string, hidden []string, err error) {
+	raw, from := a.storeFlag, "--store"
+	if raw == "" {
+		raw, from = conf.general(keyStore), conf.values[keyStore].origin+":"
 	}
-	if a.storeFlag != "" {
-		return a.storeFlag, nil, nil
+	name, ok := strings.CutPrefix(raw, "env:")
+	if !ok {
+		return raw, nil, nil
 	}
-	return os.Getenv(urlVariable), nil, nil
+	if raw = os.Getenv(name); raw == "" {
+		return "", nil, usage("%s env:%s: that variable is not set", from, name)
+	}
+	return raw, []string{name}, nil
 }
 
 func (a *app) openURL(u storeurl.URL) (*opened, error) {
@@ -112,7 +145,7 @@ func (a *app) openURL(u storeurl.URL) (*opened, error) {
 
 // openLocal is for a machine on which nobody has set up anything. It says what that
 // is worth, always: nobody shall believe that it excludes other hosts.
-func (a *app) openLocal() (*opened, error) {
+func (a *app) openLocal(namespace string) (*opened, error) {
 	dir, err := localDir()
 	if err != nil {
 		return nil, unavailable("no store is configured, and local files cannot be used: %v", err)
@@ -121,12 +154,14 @@ func (a *app) openLocal() (*opened, error) {
 	if err != nil {
 		return nil, unavailable("no store is configured, and local files cannot be used: %s: %v", dir, err)
 	}
-	a.warn("no store configured - using local files in %s; this excludes jobs on THIS HOST only (use --store or %s)", dir, urlVariable)
+	a.warn("no store configured - using local files in %s; this excludes jobs on THIS HOST only (use --store or %s, or redlatch config init)", dir, urlVariable)
 	if os.Getenv("REDIS_URL") != "" {
 		// Taking it unasked would put locks into a cache that may evict them.
 		a.info("hint: REDIS_URL is set; use --store env:REDIS_URL if the locks belong there")
 	}
-	return &opened{Store: store, raw: "file:" + dir, name: "file:" + dir, hidden: []string{urlVariable}}, nil
+	o := &opened{Store: store, raw: "file:" + dir, name: "file:" + dir, hidden: []string{urlVariable}}
+	o.within(namespace)
+	return o, nil
 }
 
 func unavailable(format string, args ...any) *failure {

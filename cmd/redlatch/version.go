@@ -16,8 +16,8 @@ func (a *app) versionCommand() *cobra.Command {
 		Use:         "version",
 		Short:       "print the version and what is built in",
 		Example:     "redlatch version --json",
-		Annotations: map[string]string{exitCodes: "  0  always"},
-		Args:        cobra.NoArgs,
+		Annotations: map[string]string{exitCodes: "  0  always", unconfigured: "it needs nothing"},
+		Args:        noArgs,
 		RunE:        func(*cobra.Command, []string) error { return a.version() },
 	}
 }
