@@ -591,7 +591,7 @@ func TestBreakKeepsTheNameClosedUntilTheHolderStops(t *testing.T) {
 // Nothing but the message ends these holds: no renewal is due, and the second one is
 // never renewed at all, also not by the question whether it is still there.
 func TestABrokenHoldEndsAtOnceAndKnowsWhy(t *testing.T) {
-	for _, o := range []redlatch.BreakOptions{{}, {Now: true}} {
+	for _, o := range []redlatch.BreakOptions{{}, {Now: true}, {Take: time.Minute}} {
 		for _, noRenew := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				a, b, _ := pair(t)

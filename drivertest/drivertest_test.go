@@ -209,7 +209,7 @@ func (s *toy) Leave(ctx context.Context, name, id string, seal lease.Seal) (leas
 		leave = s.breaks.leave
 	}
 	st := leave(q, id, seal, now)
-	if st.State == lease.Held && seal.Victim == id && !s.breaks.mute {
+	if st.State == lease.Held && seal.By != "" && !s.breaks.mute {
 		s.Tell(driver.Notice{Name: name, ID: id, Seal: seal})
 	}
 	return s.date(q, st, asked), nil

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -177,8 +178,8 @@ func brokenHolderSilent(w *world) {
 
 func tells(f driver.Features) bool { return f.Seal && f.Push }
 
-// brokenHolderTold breaks with a seal, and with none: then nothing but the notice says
-// why. A store may begin to listen only for holds that last, so they last longer and
+// brokenHolderTold breaks with a seal, with none (then nothing but the notice says why),
+// and with one whose end is not the holder's answer. A store may begin to listen only for holds that last, so they last longer and
 // longer.
 func brokenHolderTold(w *world) {
 	victim, operator := w.process(), w.process()
@@ -188,23 +189,25 @@ func brokenHolderTold(w *world) {
 			told <- n
 		}
 	})()
-	for _, closed := range []time.Duration{long, 0} {
-		want := lease.Seal{By: "ops@web-1", Reason: "it hangs: ü\n\"quote\""}
+	for _, seal := range []lease.Seal{{For: long}, {}, {For: long, Victim: lease.NewID(), Value: "taken"}} {
+		seal.By, seal.Reason = "ops@web-1", "it hangs: ü\n\"quote\""
 		tries := 0
 		w.eventually(func() error {
 			tries++
-			name, mine := fmt.Sprintf("%s/%v/%d", w.name(), closed, tries), w.claim()
+			name, mine := fmt.Sprintf("%s/%v/%sx/%d", w.name(), seal.For, seal.Value, tries), w.claim()
 			victim.holds(name, mine)
 			pause(w.Context(), time.Duration(tries-1)*patience/20)
-			operator.seals(name, mine, lease.Seal{For: closed, Victim: mine.ID, By: want.By, Reason: want.Reason})
+			by := seal
+			by.Victim = cmp.Or(seal.Victim, mine.ID)
+			operator.seals(name, mine, by)
 			for waited := time.After(patience / 10); ; {
 				select {
 				case n := <-told:
 					if n.ID != mine.ID {
 						continue // an earlier try's
 					}
-					if n.Name != name || n.Seal.Victim != mine.ID || n.Seal.By != want.By || n.Seal.Reason != want.Reason {
-						w.Errorf("told that %s of %q was broken by %q: %q", n.Seal.Victim, n.Name, n.Seal.By, n.Seal.Reason)
+					if n.Name != name || n.Seal.By != seal.By || n.Seal.Reason != seal.Reason {
+						w.Errorf("told that %q was broken by %q: %q", n.Name, n.Seal.By, n.Seal.Reason)
 					}
 					return nil
 				case <-waited:

@@ -17,7 +17,7 @@ type Seal struct {
 	// its holder has answered, nobody can overlap with it. With a For of 0 the name is not
 	// closed at all, and the victim is told nevertheless.
 	Victim string
-	By     string // who broke it
+	By     string // who broke it; "": nobody, the claim's own process seals
 	Reason string // why
 }
 

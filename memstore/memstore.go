@@ -105,7 +105,7 @@ func (s *Store) Leave(ctx context.Context, name, id string, seal lease.Seal) (le
 		st = q.Leave(id, seal, now)
 		return nil
 	})
-	if st.State == lease.Held && seal.Victim == id {
+	if st.State == lease.Held && seal.By != "" {
 		s.Tell(driver.Notice{Name: name, ID: id, Seal: seal})
 	}
 	return dated(st, asked), nil

@@ -38,12 +38,12 @@ func (s *Store) giveBack(ctx context.Context, name, id, ticket string) {
 func (s *Store) leave(ctx context.Context, name, id, ticket, remember string, seal lease.Seal) (lease.Standing, error) {
 	keys := s.keys.keys(name, id)
 	text := ""
-	if seal.Closed() || seal.Victim != "" {
+	if seal.Closed() || seal.By != "" {
 		text = sealText(seal)
 	}
 	args := []any{
 		id, ticket, remember, lease.Tombstone.Milliseconds(), seal.For.Milliseconds(), text, seal.Victim, flag(s.opts.Foreign),
-		s.keys.news(),
+		s.keys.news(), flag(seal.By != ""),
 	}
 	var answer lease.Standing
 	for call := 0; ; call++ {

@@ -8,6 +8,7 @@ local seal_ms = tonumber(ARGV[5]) -- > 0: close the name for that long
 local seal_text, victim = ARGV[6], ARGV[7]
 local foreign = ARGV[8] == '1'    -- leave gaps for clients that know no queue
 local news = ARGV[9]              -- the channel on which holders learn that they were broken
+local broken = ARGV[10] == '1'    -- by somebody else than the claim's own process
 
 value = redis.call('GET', lock)
 seal = redis.call('GET', sealed)
@@ -21,7 +22,7 @@ end
 
 -- Other processes hold and wait; which of them this claim is one's, stands nowhere.
 local function tell_victim()
-  if victim == id then redis.pcall('PUBLISH', news, 'b\n' .. id .. '\n' .. lock .. '\n' .. seal_text) end
+  if broken then redis.pcall('PUBLISH', news, 'b\n' .. id .. '\n' .. lock .. '\n' .. seal_text) end
 end
 
 -- With foreign clients about, a lock that goes from hand to hand is never free for

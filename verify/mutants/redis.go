@@ -176,7 +176,7 @@ var redisMutants = []Mutant{
 	},
 	{
 		Name: "a break tells nobody", Rule: "7 break",
-		File: "redisstore/scripts/leave.lua", Old: "  if victim == id then redis.pcall('PUBLISH', news,", New: "  if false then redis.pcall('PUBLISH', news,",
+		File: "redisstore/scripts/leave.lua", Old: "  if broken then redis.pcall('PUBLISH', news,", New: "  if false then redis.pcall('PUBLISH', news,",
 		Dir: "redisstore", Run: "TestAHolderListens|TestAWaiterThatIsBroken",
 	},
 	{
