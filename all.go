@@ -51,10 +51,14 @@ func (l *Locker) LockAll(ctx context.Context, names []string, o Options) (*HeldA
 		all.holds = append(all.holds, held)
 		context.AfterFunc(held.Context(), func() { all.cancel(context.Cause(held.Context())) })
 	}
+	for _, held := range all.holds {
+		all.ctx = context.WithValue(all.ctx, holdKey{l, held.name}, held.hold)
+	}
 	return all, nil
 }
 
-// Context ends when the first of the locks does, and with its cause.
+// Context ends when the first of the locks does, and with its cause. For reentrancy it
+// stands for all of them.
 func (a *HeldAll) Context() context.Context { return a.ctx }
 
 // Each is the locks in the order of their names.

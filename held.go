@@ -221,8 +221,8 @@ func (h *hold) release() error {
 	h.end(errReleased)
 	held := elapsed.Now().Sub(h.kept.keeper.Start())
 	err := h.leaveStore(held)
-	if lost := h.lostError(); lost != nil && (err == nil || errors.Is(err, ErrLost)) {
-		err = lost
+	if lost := h.lostError(); lost != nil {
+		err = lost // whether the store has heard of the end is nobody's worry any more
 	}
 	if err == nil || errors.Is(err, ErrLost) {
 		h.over = ErrNotHeld
@@ -232,13 +232,21 @@ func (h *hold) release() error {
 	return err
 }
 
+// lostPatience is how long the release of a hold that is lost goes on without an answer:
+// there is hardly anything to give back, and its holder has more urgent things to do.
+const lostPatience = 500 * time.Millisecond
+
 var errReleased = fmt.Errorf("the lock was released: %w", context.Canceled)
 
 // leaveStore tells the store. Each try is repeatable: the claim has one ID, and leaving
 // twice is leaving once.
 func (h *hold) leaveStore(held time.Duration) error {
 	seal := lease.Seal{For: max(h.o.HoldAtLeast-held, 0)}
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	patience := callTimeout
+	if !h.trusted {
+		patience = lostPatience
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for fails := 0; ; {
 		first := !h.tried
@@ -265,13 +273,13 @@ func (h *hold) leaveOnce(ctx context.Context, seal lease.Seal) (lease.Standing, 
 
 // judge says what it means that a claim was found like that when it left. "Not there"
 // is how a release looks whose first reply was lost, as long as nobody else could have
-// had the lock; with trust gone, or with somebody else there at first sight, the hold
-// was lost.
+// had the lock; with trust gone, with somebody else there at first sight, or where there
+// was no earlier copy of the call, the hold was lost.
 func (h *hold) judge(st lease.Standing, first bool) error {
 	switch {
 	case st.State == lease.Held, st.State == lease.Left:
 		return nil
-	case h.trusted && (st.Holder == nil || !first):
+	case h.trusted && !(first && (st.Once || st.Holder != nil)):
 		return nil
 	}
 	loss := h.l.keeping.lossOf(h.kept, st)

@@ -54,9 +54,7 @@ func TestRule1TrustEndsBeforeTheLeaseWhenTheStoreFallsSilent(t *testing.T) {
 				if loss.Why != lease.Unreachable || loss.Cause == nil {
 					t.Errorf("lost because %v, want unreachable with a cause", &loss)
 				}
-				if err := held.Unlock(); !errors.Is(err, redlatch.ErrLost) && !errors.Is(err, redlatch.ErrUnavailable) {
-					t.Errorf("unlock of a lost lock: %v", err)
-				}
+				mustBe(t, held.Unlock(), redlatch.ErrLost)
 			})
 		})
 	}
@@ -310,6 +308,20 @@ func TestRule4AReleaseThatFailsIsSeenAndCanBeRepeated(t *testing.T) {
 	})
 }
 
+func TestRule4TheReleaseOfALostHoldTakesNoTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, m := pair(t)
+		held := mustLock(t, a, "x", redlatch.Options{TTL: ttl})
+		m.set(func(m *meddler) { m.down = true })
+		lostWhy(t, held)
+		start := time.Now()
+		mustBe(t, held.Unlock(), redlatch.ErrLost)
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
 func TestRule4AFailedReleaseGoesOnInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, m := pair(t)
@@ -410,6 +422,26 @@ func TestRule5AReleaseThatFindsSomebodyElseIsALoss(t *testing.T) {
 			t.Error("the release of a lost lock took the next one's")
 		}
 		mustUnlock(t, other)
+	})
+}
+
+// Somebody has deleted the key, and who took the lock meanwhile has gone again.
+func TestRule5AReleaseThatFindsNothingAtFirstSightIsALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, m := pair(t)
+		held := mustLock(t, a, "x", redlatch.Options{TTL: time.Minute})
+		if _, err := m.Store.Leave(t.Context(), "x", tokenOf(t, held).ID, lease.Seal{}); err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, mustLock(t, b, "x", redlatch.Options{}))
+		mustBe(t, held.Unlock(), redlatch.ErrLost)
+		mustBe(t, held.Unlock(), redlatch.ErrNotHeld)
+
+		err := a.Do(t.Context(), "x", redlatch.Options{}, func(_ context.Context, held *redlatch.Held) error {
+			_, err := m.Store.Leave(t.Context(), "x", tokenOf(t, held).ID, lease.Seal{})
+			return err
+		})
+		mustBe(t, err, redlatch.ErrLost)
 	})
 }
 

@@ -125,6 +125,7 @@ func (f *Faulty) Leave(ctx context.Context, name, id string, s lease.Seal) (leas
 	if fault != nil {
 		return lease.Standing{}, fault
 	}
+	st.Once = false
 	return st, err
 }
 

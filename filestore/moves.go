@@ -108,6 +108,7 @@ func (s *Store) Leave(ctx context.Context, name, id string, seal lease.Seal) (le
 		return lease.Standing{}, err
 	}
 	s.note(id, lease.Standing{}, 0)
+	st.Once = true
 	if st.State == lease.Held && seal.By != "" {
 		s.tellBroken(driver.Notice{Name: name, ID: id, Seal: seal}, stores)
 	}

@@ -45,6 +45,10 @@ type Standing struct {
 	Seal Seal // closed: why nobody is granted
 	Node Node // with Claim.Vote: who answered
 
+	// Once says of a Leave's answer that the call was surely carried out one time only:
+	// a claim that it did not find had not been released by an earlier copy of it.
+	Once bool
+
 	// Rev is for Wait: it returns when the standing may differ from this one's.
 	Rev uint64
 }

@@ -105,6 +105,7 @@ func (s *Store) Leave(ctx context.Context, name, id string, seal lease.Seal) (le
 		st = q.Leave(id, seal, now)
 		return nil
 	})
+	st.Once = true
 	if st.State == lease.Held && seal.By != "" {
 		s.Tell(driver.Notice{Name: name, ID: id, Seal: seal})
 	}

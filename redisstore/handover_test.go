@@ -376,9 +376,12 @@ func TestAReleaseThatTheClientRepeatsReleasesOnce(t *testing.T) {
 	join(t, a, "n", holder, lease.Held)
 	st := join(t, b, "n", c, lease.Waiting)
 	r.CutReply(isScript(leaveScript))
-	if st := leave(t, a, "n", holder.ID); st.State != lease.Gone {
-		t.Errorf("the repeated release found %v", st.State)
+	if st := leave(t, a, "n", holder.ID); st.State != lease.Gone || st.Once {
+		t.Errorf("the repeated release found %v, and says that there was no other: %v", st.State, st.Once)
 	}
+	servertest.Eventually(t, 10*time.Second, "a release is answered at once", func() bool {
+		return leave(t, a, "n", lease.NewID()).Once
+	})
 	within(t, time.Second, b, "n", c, st)
 	if v := mustDo(t, server, "GET", "lock:n"); !strings.HasPrefix(fmt.Sprint(v), c.ID) {
 		t.Errorf("the key has %v", v)

@@ -63,6 +63,7 @@ func (s *Store) leave(ctx context.Context, name, id, ticket, remember string, se
 			if answer, err = r.standing(id, asked); err != nil {
 				return lease.Standing{}, fault(err)
 			}
+			answer.Once = elapsed.Now().Sub(asked) < s.once
 		}
 		if !r.push {
 			s.mu.Lock()

@@ -10,8 +10,7 @@ var doubtMutants = []Mutant{
 	},
 	{
 		Name: "a release runs on the cancelled context", Rule: "6.4",
-		File: "held.go", Old: "ctx, cancel := context.WithTimeout(context.Background(), callTimeout)\n	defer cancel()\n	for fails := 0; ; {",
-		New: "ctx, cancel := context.WithTimeout(h.ctx, callTimeout)\n	defer cancel()\n	for fails := 0; ; {",
+		File: "held.go", Old: "context.WithTimeout(context.Background(), patience)", New: "context.WithTimeout(h.ctx, patience)",
 		Dir: ".", Run: "TestRule4",
 	},
 	{
@@ -26,13 +25,23 @@ var doubtMutants = []Mutant{
 	},
 	{
 		Name: "a release that was carried out and asked again is a loss", Rule: "6.5",
-		File: "held.go", Old: "case h.trusted && (st.Holder == nil || !first):", New: "case false:",
+		File: "held.go", Old: "case h.trusted && !(first && (st.Once || st.Holder != nil)):", New: "case false:",
 		Dir: ".", Run: "TestRule5",
 	},
 	{
 		Name: "a release that finds somebody else is success", Rule: "6.5",
-		File: "held.go", Old: "case h.trusted && (st.Holder == nil || !first):", New: "case true:",
+		File: "held.go", Old: "case h.trusted && !(first && (st.Once || st.Holder != nil)):", New: "case true:",
 		Dir: ".", Run: "TestRule5",
+	},
+	{
+		Name: "a release that finds nothing at first sight is success", Rule: "6.5",
+		File: "held.go", Old: "(st.Once || st.Holder != nil)", New: "st.Holder != nil",
+		Dir: ".", Run: "TestRule5",
+	},
+	{
+		Name: "a lost hold is released for as long as a held one", Rule: "6.4",
+		File: "held.go", Old: "		patience = lostPatience\n", New: "",
+		Dir: ".", Run: "TestRule4",
 	},
 	{
 		Name: "no answer is held", Rule: "6.6",
@@ -66,7 +75,7 @@ var doubtMutants = []Mutant{
 	},
 	{
 		Name: "a loss has no reason", Rule: "6.10",
-		File: "held.go", Old: "	case st.Seal.Victim == id:\n", New: "	case false:\n",
+		File: "held.go", Old: "	case victim == id:\n", New: "	case victim == \"\":\n",
 		Dir: ".", Run: "TestRule10",
 	},
 	{
