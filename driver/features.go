@@ -10,9 +10,15 @@ import (
 )
 
 // Features is what a store can do. It is the same for the store's whole life.
+//
+// A store without FIFO keeps no queue. A claim that waits is known to the Store it joined
+// through and to nobody else: Inspect does not show it, a claim with NoWait passes it, and
+// another process's Leave finds nothing, but ends it by what it leaves behind
+// ([lease.Left]). It has no ticket (0) before it is granted, for fences grow from grant to
+// grant. MaxWaiters and Ahead count what waits in the same Store.
 type Features struct {
 	Fence         bool          // tickets grow for ever, through crashes of the service as configured
-	FIFO          bool          // claims are granted in ticket order
+	FIFO          bool          // claims are granted in ticket order; see below for what a store without it is
 	Modes         []lease.Mode  // which claims it takes
 	Seal          bool          // a claim may leave with a seal
 	Push          bool          // waiters are told; false: they look again at intervals

@@ -101,7 +101,8 @@ func lacks(mode lease.Mode) func(driver.Features) bool {
 	return func(f driver.Features) bool { return !slices.Contains(f.Modes, mode) }
 }
 
-func seals(f driver.Features) bool { return f.Seal }
+func seals(f driver.Features) bool  { return f.Seal }
+func queues(f driver.Features) bool { return f.FIFO }
 
 const (
 	// long outlasts every test, also on a machine that has much else to do.

@@ -310,7 +310,5 @@ func waitersStay(w *world) {
 	a.holds(w.name(), holder)
 	st := b.queues(w.name(), other)
 	got := b.awaits(w.name(), other, st, func(st lease.Standing) bool { return st.State == lease.Held }, "the lock")
-	if got.Ticket != st.Ticket {
-		w.Errorf("queued with ticket %d, granted with %d", st.Ticket, got.Ticket)
-	}
+	w.sameTicket(st, got)
 }

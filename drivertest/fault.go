@@ -10,6 +10,7 @@ import (
 
 var faultSubjects = []subject{
 	{file: "fault", says: "a join whose reply is lost is repeated", play: joinReplyLost},
+	{file: "fault", says: "a join that queues and whose reply is lost keeps its place", play: queuedReplyLost, needs: queues},
 	{file: "fault", says: "a leave whose reply is lost is repeated", play: leaveReplyLost},
 	{file: "fault", says: "a join that comes after its leave takes nothing", play: lateJoin},
 	{file: "fault", says: "who gives up on a bad network leaves nothing behind", play: giveUpOnBadNetwork},
@@ -48,10 +49,14 @@ func joinReplyLost(w *world) {
 		w.Errorf("joined with a lost reply, others saw %v, then ticket %d", held, st.Ticket)
 	}
 	b.finds(w.name(), claims(mine), claims(other))
+}
 
-	// And one that is queued.
-	bad.Set(Faults{LoseReply: 1})
-	third := w.claim()
+func queuedReplyLost(w *world) {
+	a, bad := w.faulty(Faults{LoseReply: 1})
+	b := w.process()
+	mine, other, third := w.claim(), w.claim(), w.claim()
+	b.holds(w.name(), mine)
+	b.queues(w.name(), other)
 	a.losesJoin(w.name(), third)
 	q := b.inspect(w.name())
 	before := q.Waiters()

@@ -11,6 +11,7 @@ import (
 var fenceSubjects = []subject{
 	{file: "fence", says: "tickets grow over releases, expiries, withdrawals and processes", play: ticketsGrow, needs: fences},
 	{file: "fence", says: "a new ticket comes with the one before it", play: prevTicket, needs: fences},
+	{file: "fence", says: "a place in the queue comes with the ticket before it", play: prevTicketQueued, needs: func(f driver.Features) bool { return f.Fence && f.FIFO }},
 	{file: "fence", says: "a proposed ticket is taken if it is higher", play: proposedTicket, needs: fences},
 	{file: "fence", says: "a renewal of a held claim can raise the last ticket", play: renewalRaises, needs: fences},
 	{file: "fence", says: "the room below a ticket is nobody else's", play: room, needs: fences},
@@ -34,7 +35,9 @@ func ticketsGrow(w *world) {
 		grows(st, "after a release")
 		if i%3 == 0 {
 			other := w.claim()
-			grows(ps[(i+1)%2].queues(w.name(), other), "in the queue")
+			if st := ps[(i+1)%2].queues(w.name(), other); w.features.FIFO {
+				grows(st, "in the queue")
+			}
 			ps[(i+1)%2].leaves(w.name(), other, lease.Waiting)
 		}
 		if got := p.leaves(w.name(), c, lease.Held); got.Ticket != st.Ticket {
@@ -51,21 +54,34 @@ func ticketsGrow(w *world) {
 
 func prevTicket(w *world) {
 	a, b := w.process(), w.process()
-	mine, other, third := w.claim(), w.claim(), w.claim()
+	mine, other := w.claim(), w.claim()
 	first := a.holds(w.name(), mine)
 	if first.Prev >= first.Ticket {
 		w.Errorf("the first ticket is %d, the one before it %d", first.Ticket, first.Prev)
 	}
+	a.leaves(w.name(), mine, lease.Held)
+	w.follows(b.holds(w.name(), other), first)
+}
+
+func prevTicketQueued(w *world) {
+	a, b := w.process(), w.process()
+	mine, other := w.claim(), w.claim()
+	first := a.holds(w.name(), mine)
 	queued := b.queues(w.name(), other)
 	if queued.Prev != first.Ticket {
 		w.Errorf("the ticket before is %d, want %d", queued.Prev, first.Ticket)
 	}
 	b.leaves(w.name(), other, lease.Waiting)
 	a.leaves(w.name(), mine, lease.Held)
-	// A name that nobody uses may be forgotten as long as its tickets go on growing. Then the
-	// one before is not known (0), or only that it was not higher than this.
-	if st := b.holds(w.name(), third); st.Prev < queued.Ticket && st.Prev != 0 || st.Prev >= st.Ticket || st.Ticket <= queued.Ticket {
-		w.Errorf("ticket %d, the one before is %d, want %d", st.Ticket, st.Prev, queued.Ticket)
+	w.follows(b.holds(w.name(), w.claim()), queued)
+}
+
+// follows: a name that nobody uses may be forgotten as long as its tickets go on growing.
+// Then the one before is not known (0), or only that it was not higher than this.
+func (w *world) follows(st, before lease.Standing) {
+	w.Helper()
+	if st.Prev < before.Ticket && st.Prev != 0 || st.Prev >= st.Ticket || st.Ticket <= before.Ticket {
+		w.Errorf("ticket %d, the one before is %d, want %d", st.Ticket, st.Prev, before.Ticket)
 	}
 }
 
@@ -124,7 +140,10 @@ func renewalRaises(w *world) {
 	if q := a.inspect(w.name()); q.Last != high {
 		w.Errorf("the last ticket is %d, want it raised to %d", q.Last, high)
 	}
-	if st := b.queues(w.name(), w.claim()); st.Ticket <= high || st.Ticket > high+hour {
+	a.leaves(w.name(), mine, lease.Held)
+	b.granted(w.name(), waits, queued)
+	b.leaves(w.name(), waits, lease.Held)
+	if st := b.holds(w.name(), w.claim()); st.Ticket <= high || st.Ticket > high+hour {
 		w.Errorf("ticket %d after one raised to %d", st.Ticket, high)
 	}
 }
@@ -157,9 +176,14 @@ func room(w *world) {
 		}
 		next := w.claim(asks(lease.MaxRoom))
 		waits := b.queues(w.name(), next)
-		check(next, waits)
+		if w.features.FIFO {
+			check(next, waits)
+		}
 		a.leaves(w.name(), c, lease.Held)
-		if got := b.granted(w.name(), next, waits); got.Room != waits.Room {
+		switch got := b.granted(w.name(), next, waits); {
+		case !w.features.FIFO:
+			check(next, got)
+		case got.Room != waits.Room:
 			w.Errorf("queued with room %d, granted with %d", waits.Room, got.Room)
 		}
 		b.leaves(w.name(), next, lease.Held)

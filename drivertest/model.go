@@ -142,7 +142,7 @@ func (g *gameTable) joinNew() {
 	if w.rand.IntN(8) == 0 && g.model.Last != 0 {
 		c.Fence = g.model.Last + uint64(w.rand.IntN(200))
 	}
-	c.NoWait = w.rand.IntN(4) == 0
+	c.NoWait = w.rand.IntN(4) == 0 || !w.features.FIFO // without a queue nobody can say whose turn it is
 	c.OnSeal = lease.OnSeal(w.rand.IntN(2))
 	if w.rand.IntN(20) == 0 && len(w.features.Modes) == 3 {
 		permits(1, 7)(&c)

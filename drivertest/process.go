@@ -139,9 +139,7 @@ func (p *process) awaits(name string, c lease.Claim, st lease.Standing, want fun
 func (p *process) granted(name string, c lease.Claim, st lease.Standing) lease.Standing {
 	p.w.Helper()
 	got := p.awaits(name, c, st, func(st lease.Standing) bool { return st.State == lease.Held }, "the lock")
-	if got.Ticket != st.Ticket {
-		p.w.Errorf("granted with ticket %d, queued with %d", got.Ticket, st.Ticket)
-	}
+	p.w.sameTicket(st, got)
 	if got.Lease <= 0 || got.Lease > c.TTL {
 		p.w.Errorf("a grant for %v of a TTL of %v", got.Lease, c.TTL)
 	}
@@ -149,6 +147,21 @@ func (p *process) granted(name string, c lease.Claim, st lease.Standing) lease.S
 		p.w.Fatalf("the grant of %q is %v when it is renewed; %s", name, sure.State, p.picture(name))
 	}
 	return got
+}
+
+// sameTicket: the place in line is the fence. Where there is no line, a claim has no ticket
+// while it waits, and is granted with one.
+func (w *world) sameTicket(queued, granted lease.Standing) {
+	w.Helper()
+	if w.features.FIFO {
+		if granted.Ticket != queued.Ticket {
+			w.Errorf("granted with ticket %d, queued with %d", granted.Ticket, queued.Ticket)
+		}
+		return
+	}
+	if queued.State == lease.Waiting && queued.Ticket != 0 || granted.Ticket == 0 {
+		w.Errorf("granted with ticket %d, it waited with %d in no queue", granted.Ticket, queued.Ticket)
+	}
 }
 
 func (p *process) inspect(name string) lease.Queue {
@@ -162,9 +175,12 @@ func (p *process) inspect(name string) lease.Queue {
 	return q
 }
 
-// finds checks who holds and who waits.
+// finds checks who holds and, where there is a queue, who waits in it.
 func (p *process) finds(name string, holders, waiters []lease.Claim) {
 	p.w.Helper()
+	if !p.w.features.FIFO {
+		waiters = nil
+	}
 	q := p.inspect(name)
 	if got, want := sketch(q.Holders(), q.Waiters()), sketchClaims(holders, waiters); got != want {
 		p.w.Fatalf("%q has %s, want %s", name, got, want)

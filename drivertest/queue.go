@@ -4,15 +4,14 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/redlatch/redlatch/driver"
 	"github.com/redlatch/redlatch/lease"
 )
 
 var queueSubjects = []subject{
 	{file: "queue", says: "one holds and the others wait", play: oneHolds},
-	{file: "queue", says: "claims are granted in the order of their tickets", play: inOrder, needs: func(f driver.Features) bool { return f.FIFO }},
+	{file: "queue", says: "claims are granted in the order of their tickets", play: inOrder, needs: queues},
 	{file: "queue", says: "a claim that does not wait is never queued", play: noWaitIsNotQueued},
-	{file: "queue", says: "a claim that does not wait passes no queue", play: noWaitPassesNobody},
+	{file: "queue", says: "a claim that does not wait passes no queue", play: noWaitPassesNobody, needs: queues},
 	{file: "queue", says: "the same join again is the same claim", play: sameAgain},
 	{file: "queue", says: "the same join many times at once is one claim", play: sameAtOnce},
 	{file: "queue", says: "a claim ID means nothing on another name", play: idsByName},

@@ -238,8 +238,15 @@ func brokenWaiter(w *world) {
 	mine, other := w.claim(), w.claim()
 	a.holds(w.name(), mine)
 	queued := b.queues(w.name(), other)
-	if st := operator.seals(w.name(), other, lease.Seal{For: long, Victim: other.ID, By: "ops"}); st.State != lease.Waiting {
+	was := lease.Waiting
+	if !w.features.FIFO {
+		was = lease.Gone // the operator cannot see it
+	}
+	if st := operator.seals(w.name(), other, lease.Seal{For: long, Victim: other.ID, By: "ops"}); st.State != was {
 		w.Errorf("a waiting claim is broken as %v", st.State)
+	}
+	if !w.features.FIFO {
+		b.awaits(w.name(), other, queued, func(st lease.Standing) bool { return st.State == lease.Gone }, "its end")
 	}
 	a.finds(w.name(), claims(mine), nil)
 	if st := b.renew(w.name(), other, queued.Ticket, long); st.State != lease.Gone {
