@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/redlatch/redlatch/lease"
 )
 
@@ -15,13 +17,9 @@ import (
 // read as a time, which a ticket nearly is; its Granted is that too, unless the lock
 // was handed to it later.
 func (s *Store) Inspect(ctx context.Context, name string) (lease.Queue, error) {
-	fields, err := bound(ctx, func() ([]any, error) { return inspectScript.run(ctx, s.client, s.keys.keys(name, "")) })
+	q, err := bound(ctx, func() (lease.Queue, error) { return s.moves.inspect(ctx, s.keys.keys(name, "")) })
 	if err != nil {
 		return lease.Queue{}, fault(s.explain(name, err))
-	}
-	q, err := parseQueue(fields)
-	if err != nil {
-		return lease.Queue{}, fault(err)
 	}
 	return q, nil
 }
@@ -36,8 +34,7 @@ func parseQueue(fields []any) (lease.Queue, error) {
 	if err != nil {
 		return lease.Queue{}, err
 	}
-	places, pairs := p.list(), p.list()
-	q := lease.Queue{Now: r.now, Last: p.number()}
+	places, pairs, last := p.list(), p.list(), p.number()
 	if p.err != nil {
 		return lease.Queue{}, p.err
 	}
@@ -45,6 +42,20 @@ func parseQueue(fields []any) (lease.Queue, error) {
 	for pair := range slices.Chunk(pairs, 2) {
 		about[pair[0]] = pair[1]
 	}
+	var waiting []redis.Z
+	for pair := range slices.Chunk(places, 2) {
+		score, err := strconv.ParseFloat(pair[1], 64)
+		if err != nil {
+			return lease.Queue{}, fmt.Errorf("a place %q in the queue", pair[1])
+		}
+		waiting = append(waiting, redis.Z{Member: pair[0], Score: score})
+	}
+	return queue(r, last, waiting, about)
+}
+
+// queue puts together what is kept of a name. about is the hash that goes with the places.
+func queue(r reply, last uint64, waiting []redis.Z, about map[string]string) (lease.Queue, error) {
+	q := lease.Queue{Now: r.now, Last: last}
 	if r.value != "" {
 		e, err := holderEntry(r, about)
 		if err != nil {
@@ -52,8 +63,9 @@ func parseQueue(fields []any) (lease.Queue, error) {
 		}
 		q.Claims = append(q.Claims, e)
 	}
-	for pair := range slices.Chunk(places, 2) {
-		if e, ok := waiterEntry(pair[0], pair[1], about[pair[0]]); ok {
+	for _, z := range waiting {
+		id, _ := z.Member.(string)
+		if e, ok := waiterEntry(id, uint64(z.Score), about[id]); ok {
 			q.Claims = append(q.Claims, e)
 		}
 	}
@@ -86,21 +98,20 @@ func holderEntry(r reply, about map[string]string) (lease.Entry, error) {
 }
 
 // waiterEntry reads what function pack in scripts/prelude.lua writes.
-func waiterEntry(id, score, text string) (lease.Entry, bool) {
+func waiterEntry(id string, ticket uint64, text string) (lease.Entry, bool) {
 	parts, ok := cutAll(text, 7)
 	if !ok {
 		return lease.Entry{}, false
 	}
-	ticket, err := strconv.ParseFloat(score, 64)
-	ttl, err2 := strconv.ParseInt(parts[1], 10, 64)
-	room, err3 := strconv.Atoi(parts[2])
-	joined, err4 := strconv.ParseInt(parts[3], 10, 64)
-	token, err5 := lease.ParseToken(parts[4] + "0" + parts[6])
-	if err != nil || err2 != nil || err3 != nil || err4 != nil || err5 != nil {
+	ttl, err := strconv.ParseInt(parts[1], 10, 64)
+	room, err2 := strconv.Atoi(parts[2])
+	joined, err3 := strconv.ParseInt(parts[3], 10, 64)
+	token, err4 := lease.ParseToken(parts[4] + "0" + parts[6])
+	if err != nil || err2 != nil || err3 != nil || err4 != nil {
 		return lease.Entry{}, false
 	}
 	return lease.Entry{
 		Claim:  lease.Claim{ID: id, Owner: token.Owner, TTL: time.Duration(ttl) * time.Millisecond, Room: room},
-		Ticket: uint64(ticket), Room: room, Joined: time.UnixMilli(joined),
+		Ticket: ticket, Room: room, Joined: time.UnixMilli(joined),
 	}, true
 }

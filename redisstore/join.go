@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/redlatch/redlatch/driver"
 	"github.com/redlatch/redlatch/internal/elapsed"
@@ -70,20 +69,10 @@ func (s *Store) ask(ctx context.Context, k *known, c lease.Claim) (lease.Standin
 // sendJoin returns the answer and when the call was sent that it dates from.
 func (s *Store) sendJoin(ctx context.Context, k *known, c lease.Claim, sub subscription) (lease.Instant, reply, error) {
 	keys := s.keys.keys(k.name, c.ID)
-	args := []any{
-		c.ID, lease.TokenHead(c.ID), lease.TokenTail(c.Owner), c.TTL.Milliseconds(),
-		flag(!c.NoWait), flag(c.OnSeal == lease.SealFail), c.MaxWaiters, strconv.FormatUint(c.Fence, 10), c.Room,
-		s.inbox.channel, sub.marker,
-	}
+	j := joining{Claim: c, channel: s.inbox.channel, marker: sub.marker}
 	for {
 		asked := elapsed.Now()
-		got, err := bound(ctx, func() (vote, error) {
-			if c.Vote {
-				return joinScript.runVoting(ctx, s.client, keys, args...)
-			}
-			fields, err := joinScript.run(ctx, s.client, keys, args...)
-			return vote{fields: fields}, err
-		})
+		r, err := bound(ctx, func() (reply, error) { return s.moves.join(ctx, keys, j) })
 		// A join that failed, or took so long that the client may have sent it twice, may
 		// leave a copy behind that is carried out later, after the claim has left.
 		if err != nil || elapsed.Now().Sub(asked) >= s.once {
@@ -94,11 +83,6 @@ func (s *Store) sendJoin(ctx context.Context, k *known, c lease.Claim, sub subsc
 		if err != nil {
 			return 0, reply{}, s.explain(k.name, err)
 		}
-		r, err := parseReply(got.fields)
-		if err != nil {
-			return 0, reply{}, err
-		}
-		r.info = got.info
 		if r.more && r.state != "held" {
 			continue // more dead waiters than one call may skip
 		}
@@ -133,11 +117,4 @@ func (s *Store) explain(name string, err error) error {
 		return &otherFormat{key: s.keys.lock(name), err: err}
 	}
 	return err
-}
-
-func flag(on bool) string {
-	if on {
-		return "1"
-	}
-	return "0"
 }

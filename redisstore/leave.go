@@ -37,27 +37,16 @@ func (s *Store) giveBack(ctx context.Context, name, id, ticket string) {
 
 func (s *Store) leave(ctx context.Context, name, id, ticket, remember string, seal lease.Seal) (lease.Standing, error) {
 	keys := s.keys.keys(name, id)
-	text := ""
-	if seal.Closed() || seal.By != "" {
-		text = sealText(seal)
-	}
-	args := []any{
-		id, ticket, remember, lease.Tombstone.Milliseconds(), seal.For.Milliseconds(), text, seal.Victim, flag(s.opts.Foreign),
-		s.keys.news(), flag(seal.By != ""),
-	}
+	l := leaving{id: id, only: ticket, remember: remember, seal: seal, foreign: s.opts.Foreign, news: s.keys.news()}
 	var answer lease.Standing
 	for call := 0; ; call++ {
 		asked := elapsed.Now()
-		fields, err := bound(ctx, func() ([]any, error) { return leaveScript.run(ctx, s.client, keys, args...) })
+		r, err := bound(ctx, func() (reply, error) { return s.moves.leave(ctx, keys, l) })
 		if err != nil && call > 0 {
 			return answer, nil // it has left; only the dead behind it are still there
 		}
 		if err != nil {
 			return lease.Standing{}, fault(s.explain(name, err))
-		}
-		r, err := parseReply(fields)
-		if err != nil {
-			return lease.Standing{}, fault(err)
 		}
 		if call == 0 {
 			if answer, err = r.standing(id, asked); err != nil {

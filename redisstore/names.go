@@ -135,22 +135,18 @@ func (x *index) diff(written map[string]struct{}) (add, remove []string) {
 }
 
 func (x *index) send(ctx context.Context, add, remove []string) (there bool, err error) {
-	keys := []string{x.s.keys.index(), x.s.keys.record(x.s.process)}
 	there = true
 	for first := true; first || len(add)+len(remove) > 0; first = false {
 		some, gone := add[:min(len(add), indexBatch)], remove[:min(len(remove), indexBatch)]
 		add, remove = add[len(some):], remove[len(gone):]
-		args := []any{x.s.process, indexLife.Milliseconds(), len(some)}
-		for _, name := range append(slices.Clone(some), gone...) {
-			args = append(args, name)
-		}
-		fields, err := bound(ctx, func() ([]any, error) { return recordScript.run(ctx, x.s.client, keys, args...) })
+		e := entries{process: x.s.process, life: indexLife, add: some, remove: gone}
+		was, err := bound(ctx, func() (bool, error) {
+			return x.s.moves.record(ctx, x.s.keys.index(), x.s.keys.record(x.s.process), e)
+		})
 		if err != nil {
 			return false, err
 		}
-		if first && (len(fields) != 1 || fields[0] != int64(1)) {
-			there = false
-		}
+		there = there && (was || !first)
 	}
 	return there, nil
 }

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/redlatch/redlatch/driver"
 	"github.com/redlatch/redlatch/internal/elapsed"
@@ -25,23 +24,17 @@ func (s *Store) Renew(ctx context.Context, refs []driver.Ref) []driver.Outcome {
 }
 
 func (s *Store) renewSome(ctx context.Context, refs []driver.Ref) []driver.Outcome {
-	calls := make([]call, len(refs))
+	all := make([]renewal, len(refs))
 	for i, ref := range refs {
-		calls[i] = call{
-			keys: s.keys.keys(ref.Name, ref.Token.ID),
-			args: []any{
-				ref.Token.ID, ref.Token.String(), strconv.FormatUint(ref.Token.Ticket, 10), ref.TTL.Milliseconds(),
-				strconv.FormatUint(ref.Fence, 10),
-			},
-		}
+		all[i] = renewal{keys: s.keys.keys(ref.Name, ref.Token.ID), token: ref.Token, ttl: ref.TTL, fence: ref.Fence}
 	}
 	type answers struct {
-		replies [][]any
+		replies []reply
 		errs    []error
 	}
 	asked := elapsed.Now()
 	got, err := bound(ctx, func() (answers, error) {
-		replies, errs := renewScript.runAll(ctx, s.client, calls)
+		replies, errs := s.moves.renew(ctx, all)
 		return answers{replies, errs}, nil
 	})
 	outcomes := make([]driver.Outcome, len(refs))
@@ -58,11 +51,7 @@ func (s *Store) renewSome(ctx context.Context, refs []driver.Ref) []driver.Outco
 	return outcomes
 }
 
-func (s *Store) renewed(ref driver.Ref, fields []any, asked lease.Instant) driver.Outcome {
-	r, err := parseReply(fields)
-	if err != nil {
-		return driver.Outcome{Err: fault(err)}
-	}
+func (s *Store) renewed(ref driver.Ref, r reply, asked lease.Instant) driver.Outcome {
 	st, err := r.standing(ref.Token.ID, asked)
 	if err != nil {
 		return driver.Outcome{Err: fault(err)}

@@ -32,6 +32,14 @@ type reply struct {
 	info string // INFO server, taken in the same step where the claim votes
 }
 
+// answered reads what a script has answered.
+func answered(fields []any, err error) (reply, error) {
+	if err != nil {
+		return reply{}, err
+	}
+	return parseReply(fields)
+}
+
 func parseReply(fields []any) (reply, error) {
 	if len(fields) != 14 {
 		return reply{}, fmt.Errorf("an answer of %d fields", len(fields))

@@ -5,9 +5,79 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/lease"
 )
+
+// scripts are the moves as Lua, one round trip each.
+type scripts struct {
+	client redis.UniversalClient
+}
+
+func (s scripts) join(ctx context.Context, keys []string, j joining) (reply, error) {
+	args := []any{
+		j.ID, lease.TokenHead(j.ID), lease.TokenTail(j.Owner), j.TTL.Milliseconds(),
+		flag(!j.NoWait), flag(j.OnSeal == lease.SealFail), j.MaxWaiters, strconv.FormatUint(j.Fence, 10), j.Room,
+		j.channel, j.marker,
+	}
+	if !j.Vote {
+		return answered(joinScript.run(ctx, s.client, keys, args...))
+	}
+	got, err := joinScript.runVoting(ctx, s.client, keys, args...)
+	r, err := answered(got.fields, err)
+	r.info = got.info
+	return r, err
+}
+
+func (s scripts) leave(ctx context.Context, keys []string, l leaving) (reply, error) {
+	return answered(leaveScript.run(ctx, s.client, keys,
+		l.id, l.only, l.remember, lease.Tombstone.Milliseconds(), l.seal.For.Milliseconds(), l.sealText(), l.seal.Victim, flag(l.foreign),
+		l.news, flag(l.broken())))
+}
+
+func (s scripts) renew(ctx context.Context, all []renewal) ([]reply, []error) {
+	calls := make([]call, len(all))
+	for i, r := range all {
+		calls[i] = call{keys: r.keys, args: []any{
+			r.token.ID, r.token.String(), strconv.FormatUint(r.token.Ticket, 10), r.ttl.Milliseconds(), strconv.FormatUint(r.fence, 10),
+		}}
+	}
+	fields, errs := renewScript.runAll(ctx, s.client, calls)
+	replies := make([]reply, len(all))
+	for i := range all {
+		replies[i], errs[i] = answered(fields[i], errs[i])
+	}
+	return replies, errs
+}
+
+func (s scripts) inspect(ctx context.Context, keys []string) (lease.Queue, error) {
+	fields, err := inspectScript.run(ctx, s.client, keys)
+	if err != nil {
+		return lease.Queue{}, err
+	}
+	return parseQueue(fields)
+}
+
+func (s scripts) record(ctx context.Context, index, record string, e entries) (there bool, err error) {
+	args := []any{e.process, e.life.Milliseconds(), len(e.add)}
+	for _, names := range [][]string{e.add, e.remove} {
+		for _, name := range names {
+			args = append(args, name)
+		}
+	}
+	fields, err := recordScript.run(ctx, s.client, []string{index, record}, args...)
+	return len(fields) == 1 && fields[0] == int64(1), err
+}
+
+func flag(on bool) string {
+	if on {
+		return "1"
+	}
+	return "0"
+}
 
 // A script is sent by its hash. A server that does not know it (it was restarted, or
 // its script cache was flushed) says so before it does anything, and gets the text.

@@ -65,6 +65,7 @@ type Store struct {
 	driver.Notices
 
 	client  redis.UniversalClient
+	moves   moves
 	keys    keyspace
 	opts    Options
 	process string // random: names this Store among all that use the server
@@ -117,7 +118,7 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		client: client, keys: keys, opts: o, process: rand.Text(), once: sentOnce(client),
+		client: client, moves: scripts{client}, keys: keys, opts: o, process: rand.Text(), once: sentOnce(client),
 		quit: make(chan struct{}), claims: make(map[place]*known), lines: make(map[string]*line),
 	}
 	s.inbox.init(s)
