@@ -39,7 +39,7 @@ type waiting struct {
 	dated uint64
 	grant grant // the last message
 
-	queued  uint64        // the ticket under which it stands in its line; 0: it does not
+	queued  uint64        // the ticket (or arrival) under which it stands in its line; 0: it does not
 	look    lease.Instant // ask then in any case
 	waits   int           // callers in Wait
 	changed chan struct{} // closed and renewed with each change
@@ -55,7 +55,7 @@ type grant struct {
 
 // line is what this process knows about a name that it waits for.
 type line struct {
-	waiting []*known      // by ticket
+	waiting []*known      // by ticket, or arrival
 	due     lease.Instant // the first one looks then: the holder's lease is over, or it is time to poll
 	polls   bool          // nobody can tell this process anything, and its places last only as long as it looks
 }
@@ -80,7 +80,7 @@ func (s *Store) enroll(name string, c lease.Claim) *known {
 		s.index.add(name)
 	}
 	if k.w == nil && !c.NoWait && !k.held {
-		k.w = &waiting{look: lease.Never, changed: make(chan struct{})}
+		k.w = newWaiting(c)
 	}
 	if k.w != nil {
 		k.w.claim = c
@@ -88,16 +88,21 @@ func (s *Store) enroll(name string, c lease.Claim) *known {
 	return k
 }
 
-// forget strikes the claim out and wakes whoever waits for it.
-func (s *Store) forget(name, id string) *known {
+func newWaiting(c lease.Claim) *waiting {
+	return &waiting{claim: c, look: lease.Never, changed: make(chan struct{})}
+}
+
+// forget strikes the claim out and wakes whoever waits for it. It reports whether the claim
+// stood in its line.
+func (s *Store) forget(name, id string) (k *known, waited bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	k := s.claims[place{name, id}]
-	if k != nil {
+	if k = s.claims[place{name, id}]; k != nil {
+		waited = k.w != nil && k.w.queued != 0
 		s.strike(k)
 	}
-	return k
+	return k, waited
 }
 
 func (s *Store) strike(k *known) {
@@ -135,13 +140,16 @@ func (s *Store) learn(k *known, st lease.Standing, r reply, subscription uint64)
 		s.unqueue(k)
 		s.lookIn(k.name, st.Lease)
 	case lease.Waiting:
-		again := k.ticket != 0 && k.ticket != st.Ticket
+		again := k.ticket != 0 && k.ticket != st.Ticket && !s.queueless
 		k.held, k.ticket, k.room = false, st.Ticket, st.Room
-		s.queue(k)
+		if !s.queueless {
+			s.queue(k, st.Ticket) // else it is in its line
+		}
 		s.schedule(k.name, st, r)
+		s.shareSeal(k, st.Seal)
 		// The look that made this call has been put off when it was sent. What is nearer was
 		// asked for since, and this answer may be from before the reason for it.
-		w.dated, w.look = 0, min(w.look, elapsed.Now().Add(jitter(lastNet, lastNet/4)))
+		w.dated, w.look = 0, min(w.look, s.nextLook())
 		if r.subscribed {
 			w.dated = subscription
 		}
@@ -215,10 +223,19 @@ func (w *waiting) wake() {
 	w.changed = make(chan struct{})
 }
 
+// nextLook is when a claim that waits looks for itself whether it still has its place. It
+// cannot lose one that is in this process.
+func (s *Store) nextLook() lease.Instant {
+	if s.queueless {
+		return lease.Never
+	}
+	return elapsed.Now().Add(jitter(lastNet, lastNet/4))
+}
+
 // queue and unqueue keep the process's own waiters of the name in order of their
 // tickets.
-func (s *Store) queue(k *known) {
-	if k.w.queued == k.ticket {
+func (s *Store) queue(k *known, rank uint64) {
+	if k.w.queued == rank {
 		return
 	}
 	s.unqueue(k)
@@ -227,8 +244,8 @@ func (s *Store) queue(k *known) {
 		l = &line{due: lease.Never}
 		s.lines[k.name] = l
 	}
-	k.w.queued = k.ticket
-	i, _ := l.find(k.ticket)
+	k.w.queued = rank
+	i, _ := l.find(rank)
 	l.waiting = slices.Insert(l.waiting, i, k)
 	s.waiters++
 }
@@ -254,8 +271,8 @@ func (s *Store) unqueue(k *known) {
 	}
 }
 
-func (l *line) find(ticket uint64) (int, bool) {
-	return slices.BinarySearchFunc(l.waiting, ticket, func(k *known, t uint64) int { return cmp.Compare(k.w.queued, t) })
+func (l *line) find(rank uint64) (int, bool) {
+	return slices.BinarySearchFunc(l.waiting, rank, func(k *known, t uint64) int { return cmp.Compare(k.w.queued, t) })
 }
 
 // first is the one who looks after the name for all of this process: the first of

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -42,6 +43,8 @@ func kindOf(err error) driver.Kind {
 		return driver.Denied
 	case code == "WRONGTYPE":
 		return driver.Misplaced
+	case strings.HasPrefix(code, unknownCommand):
+		return driver.Refused // renamed away, or a proxy does not have it
 	}
 	return driver.Unavailable
 }
@@ -60,6 +63,35 @@ func serverCode(err error) string {
 	}
 	return code
 }
+
+const unknownCommand = "ERR unknown command"
+
+// refusedCommand reports that the server refuses one of those commands as such, whatever
+// it would have been about. Which one it is stands in the text only.
+func refusedCommand(err error, commands ...string) bool {
+	code := serverCode(err)
+	if code != "NOPERM" && !strings.HasPrefix(code, unknownCommand) {
+		return false
+	}
+	for _, word := range strings.FieldsFunc(err.Error(), func(r rune) bool { return strings.ContainsRune(" '`,", r) }) {
+		if slices.Contains(commands, strings.ToLower(word)) {
+			return true
+		}
+	}
+	return false
+}
+
+// refusal says of commands that are refused what they are for, and what to do.
+type refusal struct {
+	what, remedy string
+	err          error
+}
+
+func (e *refusal) Error() string {
+	return "the server refuses " + e.what + " (" + e.err.Error() + "): " + e.remedy
+}
+
+func (e *refusal) Unwrap() error { return e.err }
 
 // otherFormat names what was found under a lock key that is not a string.
 type otherFormat struct {

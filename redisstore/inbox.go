@@ -329,16 +329,19 @@ func (s *Store) sealed(message string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	l := s.lines[name]
-	if l == nil {
-		return
+	if l := s.lines[name]; l != nil {
+		s.tellSealed(l, seal)
+		s.lookIn(name, seal.For)
 	}
+}
+
+// tellSealed lets all who wait in the line know that its name was closed.
+func (s *Store) tellSealed(l *line, seal lease.Seal) {
 	for _, k := range l.waiting {
 		st := k.w.last
 		st.Seal, st.Holder, st.Left = seal, nil, 0
 		k.w.update(st)
 	}
-	s.lookIn(name, seal.For)
 }
 
 // pointed: id, how long, key. The lock is free for others for that long; then it is

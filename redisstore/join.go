@@ -91,6 +91,7 @@ func (s *Store) sendJoin(ctx context.Context, k *known, c lease.Claim, sub subsc
 }
 
 func (s *Store) heard(ctx context.Context, k *known, c lease.Claim, asked lease.Instant, r reply, sub subscription) (lease.Standing, error) {
+	s.waitHere(k, c, &r)
 	if r.state == "full" {
 		s.forget(k.name, k.id)
 		return lease.Standing{}, lease.ErrQueueFull
@@ -111,10 +112,16 @@ func (s *Store) heard(ctx context.Context, k *known, c lease.Claim, asked lease.
 	return st, nil
 }
 
-// explain makes a WRONGTYPE at the lock's key readable.
+// explain makes a WRONGTYPE at the lock's key readable, and says what to do about a server
+// that refuses what every move is made of.
 func (s *Store) explain(name string, err error) error {
-	if serverCode(err) == "WRONGTYPE" {
+	switch {
+	case serverCode(err) == "WRONGTYPE":
 		return &otherFormat{key: s.keys.lock(name), err: err}
+	case !s.queueless && refusedCommand(err, "evalsha", "eval"):
+		return &refusal{"scripts", "grant +eval and +evalsha, or use redisstore.NewPlain (in a URL: ?plain=true), which needs none", err}
+	case s.queueless && refusedCommand(err, transactional...):
+		return &refusal{"transactions", "grant +multi, +exec, +watch and +unwatch, which plain mode cannot do without", err}
 	}
 	return err
 }

@@ -16,10 +16,15 @@ import (
 // take the lock for nobody after its claim has long left.
 func (s *Store) Leave(ctx context.Context, name, id string, seal lease.Seal) (lease.Standing, error) {
 	remember := "always" // another process's claim, or one that was left before
-	if k := s.forget(name, id); k != nil && !s.doubts(k) {
+	k, waited := s.forget(name, id)
+	if k != nil && !s.doubts(k) {
 		remember = "absent"
 	}
-	return s.leave(ctx, name, id, "", remember, seal)
+	st, err := s.leave(ctx, name, id, "", remember, seal)
+	if err == nil {
+		s.leftHere(name, waited, &st)
+	}
+	return st, err
 }
 
 func (s *Store) doubts(k *known) bool {

@@ -22,14 +22,14 @@ func as(t *testing.T, server *servertest.RedisServer, user string, rights ...str
 	return storeWith(t, &redis.Options{Addr: server.Addr(), Username: user, Password: "secret"}, Options{})
 }
 
-// documented are the rights that the package's documentation names.
-func documented(t *testing.T) []string {
+// documented are the rights that the documentation in that file names.
+func documented(t *testing.T, file, user string) []string {
 	t.Helper()
-	text, err := os.ReadFile("store.go")
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), "ACL SETUSER locker reset on >PASSWORD ")
+	_, rest, _ := strings.Cut(string(text), "ACL SETUSER "+user+" reset on >PASSWORD ")
 	list, _, ok := strings.Cut(rest, "//\n")
 	if !ok {
 		t.Fatal("no ACL line in the documentation")
@@ -39,7 +39,7 @@ func documented(t *testing.T) []string {
 
 func TestTheDocumentedRightsAreEnough(t *testing.T) {
 	server := serve(t)
-	rights := documented(t)
+	rights := documented(t, "store.go", "locker")
 	a, b := as(t, server, "a", rights...), as(t, server, "b", rights...)
 	for _, name := range []string{"n", "{}", "a{b", "a}b", "x{y}z"} {
 		holder, c := claim(30*time.Second), claim(30*time.Second)

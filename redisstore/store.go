@@ -75,6 +75,10 @@ type Store struct {
 	work  sync.WaitGroup
 	quit  chan struct{}
 
+	// queueless: the server keeps no queue for this Store (see Plain), and its lines are in
+	// the order of arrivals.
+	queueless bool
+
 	durability durability
 
 	mu      sync.Mutex
@@ -82,7 +86,10 @@ type Store struct {
 	claims  map[place]*known
 	lines   map[string]*line
 	waiters int // claims in lines
-	index   index
+
+	arrivals uint64 // claims that have got a place in a line, where tickets do not say which
+
+	index index
 }
 
 var _ driver.Store = (*Store)(nil)

@@ -75,7 +75,7 @@ func (s *Store) poke(ctx context.Context, k *known) error {
 	s.mu.Lock()
 	c := k.w.claim
 	// Whatever comes of it, the next one is not at once.
-	k.w.look = elapsed.Now().Add(jitter(lastNet, lastNet/4))
+	k.w.look = s.nextLook()
 	if l := s.lines[k.name]; l != nil {
 		l.due = max(l.due, elapsed.Now().Add(pollTime()))
 	}
