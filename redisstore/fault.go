@@ -56,7 +56,7 @@ func serverCode(err error) string {
 	if !errors.As(err, &answer) {
 		return ""
 	}
-	text := answer.Error()
+	text := strings.TrimPrefix(answer.Error(), "EXECABORT Transaction discarded because of: ") // EXEC itself was refused
 	code, _, _ := strings.Cut(text, " ")
 	if code == "ERR" {
 		return text

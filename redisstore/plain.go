@@ -18,11 +18,12 @@ import (
 // the order of coming, and a release wakes the next one here at once. [lease.Claim].MaxWaiters
 // counts those of this Store: what a bound is for, the pile that waits, is nowhere else.
 // A Store's waiters on the same name are told of a release, where publishing is allowed,
-// but not waited for: a Plain can pass them.
+// but not waited for: a Plain can pass them, and then they queue anew, for their tickets
+// must not be below its fence.
 //
-// Where memory is full a release that leaves a seal behind, or of a claim whose join was
-// not answered at once, is an error, and is to be repeated; the lock frees itself when its
-// lease is over. A [Store] frees it at once.
+// Where the server's memory is full it refuses transactions, whatever they are about: then
+// nothing can be renewed or released either, and locks free themselves when their leases
+// are over. A [Store] goes on renewing and releasing.
 //
 // The least that an ACL user needs, for the default prefix:
 //

@@ -19,8 +19,17 @@ import (
 // transaction up with its connection. Were it to send MULTI and EXEC again on another one,
 // they would be carried out without the WATCH.
 //
-// They know the queue of the scripts only so far that they show it, and tell its first
-// waiters of a release; nobody is queued, and nobody in the queue is waited for.
+// They know the queue of the scripts only so far that they show it and tell its waiters
+// what happens. Nobody is queued, and nobody in the queue is waited for. Who passes it
+// empties it: the tickets in it were drawn before, and are below the fence of whoever has
+// the lock now.
+//
+//	script  join -> waiting with ticket 10
+//	plain   release; another one joins -> held with ticket 11
+//	plain   release
+//	script  looks -> held with ticket 10: a resource that has seen 11 refuses it
+//
+// So it looks, finds that its place is gone, and queues again with a new ticket.
 type transactions struct {
 	client redis.UniversalClient
 }
@@ -69,8 +78,8 @@ func (t transactions) run(ctx context.Context, o optimist) error {
 		watch := pipe.Do(ctx, append([]any{"watch"}, anys(o.watch)...)...)
 		o.look(pipe)
 		_, _ = pipe.Exec(ctx) // each has its own error
-		if multi.Err() == nil && exec.Err() != nil {
-			// What is open on this connection must not meet the next one who is given it.
+		if multi.Err() == nil && exec.Err() != nil && !redis.IsExecAbortError(exec.Err()) {
+			// It is still open, and must not meet the next one who is given this connection.
 			_ = tx.Do(context.WithoutCancel(ctx), "quit").Err()
 		}
 		if err := firstError(multi.Err(), exec.Err(), watch.Err()); err != nil {
@@ -232,11 +241,14 @@ func (t transactions) joinOnce(ctx context.Context, keys []string, j joining) (r
 	var l *nameLook
 	var s seen
 	var wrote *redis.BoolCmd
+	var passed *redis.StringSliceCmd
+	took := false
 	info := redis.NewStringResult("", nil)
 	err = t.run(ctx, optimist{
 		watch: watchedKeys(keys),
 		look: func(pipe redis.Pipeliner) {
 			l = lookAtName(ctx, pipe, keys)
+			passed = pipe.ZRange(ctx, keys[queueKey], 0, toldMost) // for tell, which may be denied it
 			if j.Vote {
 				info = pipe.Info(ctx, "server")
 			}
@@ -245,16 +257,18 @@ func (t transactions) joinOnce(ctx context.Context, keys []string, j joining) (r
 			if s, err = l.read(); err != nil || info.Err() != nil {
 				return nil, firstError(err, info.Err())
 			}
-			r = s.joined(j)
+			r, took = s.joined(j), false
 			switch {
 			case r.state != "held":
 				return nil, nil
 			case s.holds(j.ID):
 				return func(pipe redis.Pipeliner) { wrote = s.keep(ctx, pipe, keys, r.lease) }, nil
 			}
+			took = true
 			return func(pipe redis.Pipeliner) {
 				wrote = pipe.SetNX(ctx, keys[lockKey], r.value, j.TTL)
 				pipe.Set(ctx, keys[lastKey], r.ticket, j.TTL+after)
+				pipe.Del(ctx, keys[queueKey])
 			}, nil
 		},
 	})
@@ -263,6 +277,9 @@ func (t transactions) joinOnce(ctx context.Context, keys []string, j joining) (r
 	}
 	if errors.Is(err, redis.TxFailedErr) {
 		r = s.outrun(j.ID)
+	}
+	if err == nil && took {
+		t.tell(ctx, keys, passed.Val(), news{all: true})
 	}
 	r.info = info.Val()
 	return r, err
@@ -372,7 +389,7 @@ func (t transactions) leaveOnce(ctx context.Context, keys []string, l leaving) (
 		},
 	})
 	if err == nil && opens {
-		t.tell(ctx, keys, queue.Val(), closes, l.sealText())
+		t.tell(ctx, keys, queue.Val(), news{all: closes > 0, sealed: closes, text: l.sealText()})
 	}
 	return r, err
 }
@@ -389,18 +406,32 @@ func (l leaving) closes(left time.Duration) time.Duration {
 	return left
 }
 
-// toldMost is how many of the first waiters are looked at, and toldProcesses how many
-// processes are told of a release: the first may be dead, and each that looks makes the
-// server give the lock to whoever is the first.
+// toldMost is how many of the first waiters are looked at (as ZRANGE counts, so one more),
+// and toldProcesses how many processes are told that the name is open: the first may be
+// dead, and each that looks makes the server give the lock to whoever is the first.
 const (
 	toldMost      = 63
 	toldProcesses = 3
 )
 
-// tell says to those who wait in the queue of the scripts that the name is open, or that
-// it was sealed. It is a favour: without the right to it they notice when they look
-// because the lease that they know of is over.
-func (t transactions) tell(ctx context.Context, keys []string, ids []string, sealed time.Duration, text string) {
+// news is what those are told who wait in the queue of the scripts: to look, or that the
+// name was sealed.
+type news struct {
+	all    bool // not only the first few processes
+	sealed time.Duration
+	text   string
+}
+
+func (n news) message(id, lock string) string {
+	if n.sealed > 0 {
+		return "s\n" + strconv.FormatInt(n.sealed.Milliseconds(), 10) + "\n" + lock + "\n" + n.text
+	}
+	return "p\n" + id + "\n0\n" + lock
+}
+
+// tell is a favour: without the right to it they notice when they look because the lease
+// that they know of is over.
+func (t transactions) tell(ctx context.Context, keys []string, ids []string, n news) {
 	if len(ids) == 0 {
 		return
 	}
@@ -413,17 +444,12 @@ func (t transactions) tell(ctx context.Context, keys []string, ids []string, sea
 	told := make(map[string]bool)
 	for i, entry := range about.Val() {
 		entry, _ := entry.(string)
-		parts, ok := cutAll(entry, 7)
-		if !ok || parts[0] != "c" || told[parts[5]] {
+		parts, ok := cutAll(entry, 7) // as function pack in prelude.lua writes it
+		if !ok || parts[0] != "c" || told[parts[5]] || !n.all && len(told) == toldProcesses {
 			continue
 		}
 		told[parts[5]] = true
-		switch {
-		case sealed > 0:
-			pipe.Publish(ctx, parts[5], "s\n"+strconv.FormatInt(sealed.Milliseconds(), 10)+"\n"+keys[lockKey]+"\n"+text)
-		case len(told) <= toldProcesses:
-			pipe.Publish(ctx, parts[5], "p\n"+ids[i]+"\n0\n"+keys[lockKey])
-		}
+		pipe.Publish(ctx, parts[5], n.message(ids[i], keys[lockKey]))
 	}
 	if len(told) > 0 {
 		_, _ = pipe.Exec(ctx)
