@@ -32,16 +32,25 @@ func newPlain(t *testing.T, server *servertest.RedisServer, addr string, more ..
 
 func plainWith(t *testing.T, options *redis.Options) *Plain {
 	t.Helper()
-	client := redis.NewClient(options)
-	p, err := NewPlain(client, Options{})
+	p, err := NewPlain(clientOf(t, options), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		p.Close()
-		client.Close()
-	})
+	t.Cleanup(func() { p.Close() })
 	return p
+}
+
+// eachMode is for what is to be seen on the server and is the same for scripts and for
+// transactions.
+func eachMode(t *testing.T, test func(t *testing.T, server *servertest.RedisServer, s *Store)) {
+	t.Run("scripts", func(t *testing.T) {
+		server := serve(t)
+		test(t, server, newStore(t, server.Addr(), Options{}))
+	})
+	t.Run("plain", func(t *testing.T) {
+		server := serve(t)
+		test(t, server, newPlain(t, server, server.Addr()).plainStore)
+	})
 }
 
 func TestPlainConformance(t *testing.T) {
@@ -359,16 +368,7 @@ func TestNamesOfBothModesAreListedTogether(t *testing.T) {
 	join(t, p.plainStore, "a", claim(30*time.Second), lease.Held)
 	join(t, s, "b", claim(30*time.Second), lease.Held)
 	for _, s := range []*Store{p.plainStore, s} {
-		servertest.Eventually(t, 5*time.Second, "both names", func() bool {
-			var names []string
-			for name, err := range s.Names(t.Context(), "") {
-				if err != nil {
-					t.Fatal(err)
-				}
-				names = append(names, name)
-			}
-			return slices.Equal(names, []string{"a", "b"})
-		})
+		servertest.Eventually(t, 5*time.Second, "both names", func() bool { return slices.Equal(names(t, s, ""), []string{"a", "b"}) })
 	}
 }
 

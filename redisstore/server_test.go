@@ -51,124 +51,124 @@ func TestScriptsAreSentAgainToAServerThatLostThem(t *testing.T) {
 }
 
 func TestACallToAStoppedServerEndsWithItsContext(t *testing.T) {
-	server := serve(t)
-	s := newStore(t, server.Addr(), Options{})
-	warm := claim(30 * time.Second)
-	st := join(t, s, "warm", warm, lease.Held)
-	bounded := func(what string, f func(ctx context.Context) error) {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		began := time.Now()
-		err := f(ctx)
-		if took := time.Since(began); took > 150*time.Millisecond || err == nil {
-			t.Errorf("%s: %v after %v", what, err, took)
+	eachMode(t, func(t *testing.T, server *servertest.RedisServer, s *Store) {
+		warm := claim(30 * time.Second)
+		st := join(t, s, "warm", warm, lease.Held)
+		bounded := func(what string, f func(ctx context.Context) error) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			err := f(ctx)
+			if took := time.Since(began); took > 150*time.Millisecond || err == nil {
+				t.Errorf("%s: %v after %v", what, err, took)
+			}
 		}
-	}
-	c := claim(30 * time.Second)
-	server.Stop()
-	bounded("join", func(ctx context.Context) error { _, err := s.Join(ctx, "n", c); return err })
-	bounded("renew", func(ctx context.Context) error {
-		return s.Renew(ctx, []driver.Ref{{Name: "warm", Token: lease.Token{ID: warm.ID, Ticket: st.Ticket}, TTL: time.Second}})[0].Err
-	})
-	bounded("wait", func(ctx context.Context) error { _, err := s.Wait(ctx, "n", c.ID, 0); return err })
-	bounded("inspect", func(ctx context.Context) error { _, err := s.Inspect(ctx, "n"); return err })
-	bounded("node", func(ctx context.Context) error { _, err := s.Node(ctx); return err })
-	bounded("names", func(ctx context.Context) error {
-		for _, err := range s.Names(ctx, "") {
-			return err
+		c := claim(30 * time.Second)
+		server.Stop()
+		bounded("join", func(ctx context.Context) error { _, err := s.Join(ctx, "n", c); return err })
+		bounded("renew", func(ctx context.Context) error {
+			return s.Renew(ctx, []driver.Ref{{Name: "warm", Token: lease.Token{ID: warm.ID, Ticket: st.Ticket}, TTL: time.Second}})[0].Err
+		})
+		bounded("wait", func(ctx context.Context) error { _, err := s.Wait(ctx, "n", c.ID, 0); return err })
+		bounded("inspect", func(ctx context.Context) error { _, err := s.Inspect(ctx, "n"); return err })
+		bounded("node", func(ctx context.Context) error { _, err := s.Node(ctx); return err })
+		bounded("names", func(ctx context.Context) error {
+			for _, err := range s.Names(ctx, "") {
+				return err
+			}
+			return nil
+		})
+		left := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			_, err := s.Leave(ctx, "n", c.ID, lease.Seal{})
+			left <- err
+		}()
+		time.Sleep(50 * time.Millisecond)
+		server.Continue()
+		if err := <-left; err != nil {
+			t.Error(err)
 		}
-		return nil
+		time.Sleep(200 * time.Millisecond)
+		if v := mustDo(t, server, "GET", "lock:n"); v != nil {
+			t.Errorf("the abandoned join holds the lock: %v", v)
+		}
 	})
-	left := make(chan error, 1)
-	go func() {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		_, err := s.Leave(ctx, "n", c.ID, lease.Seal{})
-		left <- err
-	}()
-	time.Sleep(50 * time.Millisecond)
-	server.Continue()
-	if err := <-left; err != nil {
-		t.Error(err)
-	}
-	time.Sleep(200 * time.Millisecond)
-	if v := mustDo(t, server, "GET", "lock:n"); v != nil {
-		t.Errorf("the abandoned join holds the lock: %v", v)
-	}
 }
 
 func TestFencesGrowWhenTheCounterIsLost(t *testing.T) {
-	server := serve(t)
-	s := newStore(t, server.Addr(), Options{})
-	last := uint64(0)
-	for i := range 50 {
-		c := claim(30 * time.Second)
-		c.Room = i % 5
-		st := join(t, s, "n", c, lease.Held)
-		if st.Ticket-uint64(st.Room) <= last {
-			t.Fatalf("ticket %d with room for %d after %d", st.Ticket, st.Room, last)
+	eachMode(t, func(t *testing.T, server *servertest.RedisServer, s *Store) {
+		last := uint64(0)
+		for i := range 50 {
+			c := claim(30 * time.Second)
+			c.Room = i % 5
+			st := join(t, s, "n", c, lease.Held)
+			if st.Ticket-uint64(st.Room) <= last {
+				t.Fatalf("ticket %d with room for %d after %d", st.Ticket, st.Room, last)
+			}
+			last = st.Ticket
+			leave(t, s, "n", c.ID)
+			if i%10 == 9 {
+				mustDo(t, server, "DEL", s.keys.keys("n", "")[3])
+			}
 		}
-		last = st.Ticket
-		leave(t, s, "n", c.ID)
-		if i%10 == 9 {
-			mustDo(t, server, "DEL", s.keys.keys("n", "")[3])
-		}
-	}
+	})
 }
 
 func TestFencesGrowWhenTheServersClockIsBehindThem(t *testing.T) {
-	server := serve(t)
-	s := newStore(t, server.Addr(), Options{})
-	ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
-	c := claim(30 * time.Second)
-	c.Fence = ahead
-	if st := join(t, s, "n", c, lease.Held); st.Ticket != ahead {
-		t.Errorf("proposed %d, got %d", ahead, st.Ticket)
-	}
-	token := lease.Token{ID: c.ID, Ticket: ahead, Owner: c.Owner}
-	out := s.Renew(t.Context(), []driver.Ref{{Name: "n", Token: token, TTL: c.TTL, Fence: ahead + 1000}})
-	if out[0].State != lease.Held {
-		t.Fatalf("renew: %+v", out[0])
-	}
-	leave(t, s, "n", c.ID)
-	c = claim(30 * time.Second)
-	c.Room = 10
-	if st := join(t, s, "n", c, lease.Held); st.Ticket != ahead+1001 || st.Room != 0 || st.Prev != ahead+1000 {
-		t.Errorf("after %d: %+v", ahead+1000, st)
-	}
-	leave(t, s, "n", c.ID)
-	if st := join(t, s, "n", claim(time.Second), lease.Held); st.Ticket != ahead+1002 {
-		t.Errorf("after %d: %+v", ahead+1001, st)
-	}
+	eachMode(t, func(t *testing.T, server *servertest.RedisServer, s *Store) {
+		ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
+		c := claim(30 * time.Second)
+		c.Fence = ahead
+		if st := join(t, s, "n", c, lease.Held); st.Ticket != ahead {
+			t.Errorf("proposed %d, got %d", ahead, st.Ticket)
+		}
+		token := lease.Token{ID: c.ID, Ticket: ahead, Owner: c.Owner}
+		out := s.Renew(t.Context(), []driver.Ref{{Name: "n", Token: token, TTL: c.TTL, Fence: ahead + 1000}})
+		if out[0].State != lease.Held {
+			t.Fatalf("renew: %+v", out[0])
+		}
+		leave(t, s, "n", c.ID)
+		c = claim(30 * time.Second)
+		c.Room = 10
+		if st := join(t, s, "n", c, lease.Held); st.Ticket != ahead+1001 || st.Room != 0 || st.Prev != ahead+1000 {
+			t.Errorf("after %d: %+v", ahead+1000, st)
+		}
+		leave(t, s, "n", c.ID)
+		if st := join(t, s, "n", claim(time.Second), lease.Held); st.Ticket != ahead+1002 {
+			t.Errorf("after %d: %+v", ahead+1001, st)
+		}
+	})
 }
 
 func TestARenewalNeverShortensAndNeverRevives(t *testing.T) {
-	server := serve(t)
-	s := newStore(t, server.Addr(), Options{})
-	c := claim(time.Minute)
-	st := join(t, s, "n", c, lease.Held)
-	ref := driver.Ref{Name: "n", Token: lease.Token{ID: c.ID, Ticket: st.Ticket, Owner: c.Owner}, TTL: time.Second}
-	if out := s.Renew(t.Context(), []driver.Ref{ref}); out[0].Lease < 59*time.Second {
-		t.Errorf("shortened: %+v", out[0])
-	}
-	short := c
-	short.TTL = time.Second
-	if st := join(t, s, "n", short, lease.Held); st.Lease < 59*time.Second {
-		t.Errorf("shortened by a join: %+v", st)
-	}
-	stale := ref
-	stale.Token.Ticket--
-	if out := s.Renew(t.Context(), []driver.Ref{stale}); out[0].State != lease.Gone {
-		t.Errorf("another ticket: %+v", out[0])
-	}
-	mustDo(t, server, "DEL", "lock:n")
-	if out := s.Renew(t.Context(), []driver.Ref{ref}); out[0].State != lease.Gone {
-		t.Errorf("revived: %+v", out[0])
-	}
-	if v := mustDo(t, server, "GET", "lock:n"); v != nil {
-		t.Errorf("revived: %v", v)
-	}
+	eachMode(t, func(t *testing.T, server *servertest.RedisServer, s *Store) {
+		c := claim(time.Minute)
+		st := join(t, s, "n", c, lease.Held)
+		ref := driver.Ref{Name: "n", Token: lease.Token{ID: c.ID, Ticket: st.Ticket, Owner: c.Owner}, TTL: time.Second}
+		if out := s.Renew(t.Context(), []driver.Ref{ref}); out[0].Lease < 59*time.Second {
+			t.Errorf("shortened: %+v", out[0])
+		}
+		short := c
+		short.TTL = time.Second
+		if st := join(t, s, "n", short, lease.Held); st.Lease < 59*time.Second {
+			t.Errorf("shortened by a join: %+v", st)
+		}
+		stale := ref
+		stale.Token.Ticket--
+		if out := s.Renew(t.Context(), []driver.Ref{stale}); out[0].State != lease.Gone {
+			t.Errorf("another ticket: %+v", out[0])
+		}
+		mustDo(t, server, "DEL", "lock:n")
+		if out := s.Renew(t.Context(), []driver.Ref{ref}); out[0].State != lease.Gone {
+			t.Errorf("revived: %+v", out[0])
+		}
+		if v := mustDo(t, server, "GET", "lock:n"); v != nil {
+			t.Errorf("revived: %v", v)
+		}
+	})
 }
 
 func TestForeignHolders(t *testing.T) {
@@ -316,18 +316,9 @@ func TestNamesListsWhatIsHeldAndAwaited(t *testing.T) {
 		join(t, a, name, c, lease.Held)
 	}
 	join(t, b, "a/1", claim(30*time.Second), lease.Waiting)
-	list := func(prefix string) (names []string) {
-		for name, err := range b.Names(t.Context(), prefix) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			names = append(names, name)
-		}
-		return names
-	}
 	until := func(prefix string, want ...string) {
 		t.Helper()
-		servertest.Eventually(t, 2*time.Second, fmt.Sprintf("the names %q", want), func() bool { return slices.Equal(list(prefix), want) })
+		servertest.Eventually(t, 2*time.Second, fmt.Sprintf("the names %q", want), func() bool { return slices.Equal(names(t, b, prefix), want) })
 	}
 	until("", held...)
 	until("a/", "a/1", "a/2")
@@ -335,6 +326,17 @@ func TestNamesListsWhatIsHeldAndAwaited(t *testing.T) {
 	until("", "a/1", "b/1")
 	mustDo(t, server, "FLUSHALL")
 	until("")
+}
+
+func names(t *testing.T, s *Store, prefix string) (all []string) {
+	t.Helper()
+	for name, err := range s.Names(t.Context(), prefix) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, name)
+	}
+	return all
 }
 
 func TestTwoDatabasesDoNotMix(t *testing.T) {
@@ -435,16 +437,7 @@ func TestAHoldThatGoesOnHereIsListed(t *testing.T) {
 	a.Close()
 	b.Renew(t.Context(), []driver.Ref{{Name: "n", Token: lease.Token{ID: c.ID, Ticket: st.Ticket, Owner: c.Owner}, TTL: time.Minute}})
 	mustDo(t, server, "DEL", a.keys.record(a.process))
-	servertest.Eventually(t, 2*time.Second, "its name", func() bool {
-		var names []string
-		for name, err := range a.Names(t.Context(), "") {
-			if err != nil {
-				t.Fatal(err)
-			}
-			names = append(names, name)
-		}
-		return slices.Equal(names, []string{"n"})
-	})
+	servertest.Eventually(t, 2*time.Second, "its name", func() bool { return slices.Equal(names(t, a, ""), []string{"n"}) })
 }
 
 func TestAForeignHolderWithALeaseIsLookedAfterToo(t *testing.T) {

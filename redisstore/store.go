@@ -7,10 +7,12 @@
 // server; a release gives the lock to the next one in line in the same step and tells
 // it, so an acquisition costs two commands however many wait.
 //
+// Where the server refuses scripts there is [Plain], which has to be asked for.
+//
 // This package has exclusive locks on one server, also one that Sentinel chooses: but
 // a fail-over loses what was not replicated, and nothing here waits for replicas yet.
 //
-// The least that an ACL user needs, for the default prefix:
+// The least that an ACL user needs, for the default prefix (that of Plain stands there):
 //
 //	ACL SETUSER locker reset on >PASSWORD ~lock:* &lock:*
 //	    +eval +evalsha +get +mget +set +del +exists +pexpire +pttl +time
@@ -65,7 +67,7 @@ type Store struct {
 	driver.Notices
 
 	client  redis.UniversalClient
-	moves   moves
+	moves   moves // scripts, or of a Plain transactions
 	keys    keyspace
 	opts    Options
 	process string // random: names this Store among all that use the server

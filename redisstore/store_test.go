@@ -44,16 +44,18 @@ func newStore(t *testing.T, addr string, o Options) *Store {
 
 func storeWith(t *testing.T, options *redis.Options, o Options) *Store {
 	t.Helper()
-	client := redis.NewClient(options)
-	s, err := New(client, o)
+	s, err := New(clientOf(t, options), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		s.Close()
-		client.Close()
-	})
+	t.Cleanup(func() { s.Close() })
 	return s
+}
+
+func clientOf(t *testing.T, options *redis.Options) *redis.Client {
+	client := redis.NewClient(options)
+	t.Cleanup(func() { client.Close() })
+	return client
 }
 
 func mustDo(t *testing.T, server *servertest.RedisServer, args ...string) any {

@@ -210,6 +210,12 @@ func redisURL(t *testing.T) string {
 
 // eachStore runs a test on every store that several processes can share.
 func eachStore(t *testing.T, test func(t *testing.T, store string)) {
+	eachQueue(t, test)
+	t.Run("plain", func(t *testing.T) { t.Parallel(); test(t, redisURL(t)+"?plain=true") })
+}
+
+// eachQueue runs a test on those whose waiters others can see.
+func eachQueue(t *testing.T, test func(t *testing.T, store string)) {
 	t.Run("redis", func(t *testing.T) { t.Parallel(); test(t, redisURL(t)) })
 	t.Run("file", func(t *testing.T) { t.Parallel(); test(t, "file:"+t.TempDir()) })
 }

@@ -14,7 +14,7 @@ const evil = "me\x1b[31m\nroot\u202e"
 
 func TestWhoAndLs(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, store string) {
+	eachQueue(t, func(t *testing.T, store string) {
 		holder := start(t, store, "run", "--owner", evil, "--note", "no\x07te", "--label", "team=bi\x1b", "jobs/x", "--", "sh", "-c", "echo started; exec sleep 100")
 		holder.says(&holder.out, "started")
 		waiter := start(t, store, "run", "-w", "forever", "--owner", "second", "jobs/x", "--", "true")
@@ -103,6 +103,20 @@ func TestAForeignHolder(t *testing.T) {
 			t.Errorf("it prints the other's token, with which its lock can be released: %q", text)
 		}
 	}
+}
+
+// A server that refuses scripts: the message says both ways out, and the one that lies
+// with the caller is one parameter.
+func TestAServerThatRefusesScripts(t *testing.T) {
+	t.Parallel()
+	server := servertest.Redis(t, servertest.RedisConfig{})
+	if _, err := server.Do("ACL", "SETUSER", "default", "-@scripting"); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, server.URL(), "run", "x", "--", "true").want(codeDenied)
+	has(t, p.err.String(), "refuses scripts", "+eval and +evalsha", "?plain=true")
+	start(t, server.URL()+"?plain=true", "run", "x", "--", "true").want(0)
+	start(t, server.URL()+"?plain=true", "is-held", "x").want(1)
 }
 
 func TestErrorsAsJSON(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/redlatch/redlatch/cmd/redlatch/internal/storeurl"
+	"github.com/redlatch/redlatch/driver"
 	"github.com/redlatch/redlatch/redisstore"
 )
 
@@ -38,8 +39,12 @@ func redisClient(u storeurl.URL, password string, config *tls.Config) *redis.Cli
 	})
 }
 
-func redisOptions(u storeurl.URL) redisstore.Options {
-	return redisstore.Options{Prefix: u.Prefix, NoPrefix: u.HasPrefix && u.Prefix == ""}
+func redisStore(client *redis.Client, u storeurl.URL) (driver.Store, error) {
+	o := redisstore.Options{Prefix: u.Prefix, NoPrefix: u.HasPrefix && u.Prefix == ""}
+	if u.Plain {
+		return redisstore.NewPlain(client, o)
+	}
+	return redisstore.New(client, o)
 }
 
 // silent keeps the client from writing to stderr on its own: what matters comes back

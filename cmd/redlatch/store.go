@@ -13,7 +13,6 @@ import (
 	"github.com/redlatch/redlatch/filestore"
 	"github.com/redlatch/redlatch/lease"
 	"github.com/redlatch/redlatch/memstore"
-	"github.com/redlatch/redlatch/redisstore"
 )
 
 // urlVariable says where the locks are kept if --store does not.
@@ -179,7 +178,7 @@ func (a *app) openRedis(u storeurl.URL) (*opened, error) {
 		return nil, usage("the store's URL: %v", err)
 	}
 	client := redisClient(u, password, config)
-	store, err := redisstore.New(client, redisOptions(u))
+	store, err := redisStore(client, u)
 	if err != nil {
 		_ = client.Close()
 		return nil, usage("%s: %v", u.Redacted(), err)

@@ -19,6 +19,7 @@ type set func(u *URL, value string) error
 var parameters = map[string]set{
 	"db":            func(u *URL, v string) error { return u.database(v) },
 	"prefix":        func(u *URL, v string) error { u.Prefix, u.HasPrefix = v, true; return nil },
+	"plain":         func(u *URL, v string) (err error) { u.Plain, err = yesNo(v); return err },
 	"ttl":           func(u *URL, v string) (err error) { u.TTL, err = length(v); return err },
 	"dial_timeout":  func(u *URL, v string) (err error) { u.DialTimeout, err = length(v); return err },
 	"username":      func(u *URL, v string) error { u.User = v; return nil },
@@ -28,8 +29,8 @@ var parameters = map[string]set{
 	"tls_cert":      func(u *URL, v string) error { u.Cert = v; return u.needTLS() },
 	"tls_key":       func(u *URL, v string) error { u.Key = v; return u.needTLS() },
 	"skip_verify": func(u *URL, v string) (err error) {
-		if u.SkipVerify, err = strconv.ParseBool(v); err != nil {
-			return errors.New("it is true or false")
+		if u.SkipVerify, err = yesNo(v); err != nil {
+			return err
 		}
 		return u.needTLS()
 	},
@@ -72,6 +73,14 @@ func length(v string) (time.Duration, error) {
 		return 0, errors.New("it is a length of time, such as 500ms or 10s")
 	}
 	return d, nil
+}
+
+func yesNo(v string) (bool, error) {
+	yes, err := strconv.ParseBool(v)
+	if err != nil {
+		return false, errors.New("it is true or false")
+	}
+	return yes, nil
 }
 
 func unknown(name string) error {

@@ -44,6 +44,8 @@ type URL struct {
 	SkipVerify  bool
 	password    secret
 
+	Plain bool // no scripts
+
 	Prefix    string // of the keys
 	HasPrefix bool   // it was given, possibly empty
 
