@@ -35,11 +35,19 @@ func TestPlainDoesNotDeleteAnothersLock(t *testing.T) {
 		t.Errorf("left: %+v", left)
 	}
 	join(t, other, "n", theirs, lease.Held)
-	join(t, p.plainStore, "n", claim(30*time.Second), lease.Waiting)
+	leave(t, other, "n", theirs.ID)
+
+	// Nor one of a client that touches nothing but the lock.
+	mine = claim(30 * time.Second)
+	join(t, p.plainStore, "n", mine, lease.Held)
+	left = between(t, r, "del", func() lease.Standing { return leave(t, p.plainStore, "n", mine.ID) }, func() {
+		mustDo(t, server, "SET", "lock:n", "theirs", "PX", "30000")
+	})
+	if v := mustDo(t, server, "GET", "lock:n"); v != "theirs" || left.State != lease.Gone {
+		t.Errorf("left: %+v, and the key has %v", left, v)
+	}
 }
 
-// The same between two holds of one claim: the name and the ID are the same, but the
-// second hold is not what this call has looked at.
 func TestPlainSeesWhatChangedBeforeItTakesALock(t *testing.T) {
 	server := serve(t)
 	r := relay.Start(t, server.Addr())
@@ -99,6 +107,21 @@ func TestAPlainRenewalKeepsWhatAnotherHasBought(t *testing.T) {
 	}
 	if left := mustDo(t, server, "PTTL", "lock:b").(int64); left < 50_000 {
 		t.Errorf("the other one of the batch has %d ms", left)
+	}
+	// Also where nothing but the lock, or nothing but the highest ticket, was changed.
+	between(t, r, "pexpire", func() []driver.Outcome { return p.Renew(t.Context(), refs) }, func() {
+		mustDo(t, server, "PEXPIRE", "lock:n", "1200000")
+	})
+	if left := mustDo(t, server, "PTTL", "lock:n").(int64); left < 19*60_000 {
+		t.Errorf("a lease of 20 minutes has %d ms left", left)
+	}
+	raised, high := refs[0], refs[0].Token.Ticket+1_000_000
+	raised.Fence = high - 10
+	between(t, r, "pexpire", func() []driver.Outcome { return p.Renew(t.Context(), []driver.Ref{raised}) }, func() {
+		mustDo(t, server, "SET", other.keys.keys("b", "")[lastKey], fmt.Sprint(high), "PX", "60000")
+	})
+	if q, err := p.Inspect(t.Context(), "b"); err != nil || q.Last != high {
+		t.Errorf("the highest ticket was %d and is %d, %v", high, q.Last, err)
 	}
 	// And one of another hold: the next ticket of the same ID.
 	out = between(t, r, "pexpire", func() []driver.Outcome { return p.Renew(t.Context(), []driver.Ref{long}) }, func() {
