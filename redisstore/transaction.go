@@ -388,6 +388,10 @@ func (t transactions) leaveOnce(ctx context.Context, keys []string, l leaving) (
 			}, nil
 		},
 	})
+	if err == nil && l.broken() && r.state == "held" {
+		// A favour too: those who hold by scripts hear it.
+		_ = t.client.Publish(ctx, l.news, brokenMessage(l.id, keys[lockKey], l.sealText())).Err()
+	}
 	if err == nil && opens {
 		t.tell(ctx, keys, queue.Val(), news{all: closes > 0, sealed: closes, text: l.sealText()})
 	}
@@ -398,7 +402,7 @@ func (t transactions) leaveOnce(ctx context.Context, keys []string, l leaving) (
 // lasts that long.
 func (l leaving) closes(left time.Duration) time.Duration {
 	switch {
-	case l.seal.Victim != l.id:
+	case l.seal.Victim != l.id, !l.seal.Closed():
 		return l.seal.For
 	case left < 0:
 		return after // somebody took the lock's end away: no end to wait for
@@ -428,6 +432,9 @@ func (n news) message(id, lock string) string {
 	}
 	return "p\n" + id + "\n0\n" + lock
 }
+
+// brokenMessage is what tell_victim in leave.lua says.
+func brokenMessage(id, lock, seal string) string { return "b\n" + id + "\n" + lock + "\n" + seal }
 
 // tell is a favour: without the right to it they notice when they look because the lease
 // that they know of is over.

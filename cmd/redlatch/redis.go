@@ -39,7 +39,14 @@ func redisClient(u storeurl.URL, password string, config *tls.Config) *redis.Cli
 	})
 }
 
-func redisStore(client *redis.Client, u storeurl.URL) (driver.Store, error) {
+// keyed is a store whose names have keys that an operator can look at.
+type keyed interface {
+	driver.Store
+
+	Keys(name string) []redisstore.Key
+}
+
+func redisStore(client *redis.Client, u storeurl.URL) (keyed, error) {
 	o := redisstore.Options{Prefix: u.Prefix, NoPrefix: u.HasPrefix && u.Prefix == ""}
 	if u.Plain {
 		return redisstore.NewPlain(client, o)

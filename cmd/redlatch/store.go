@@ -24,11 +24,11 @@ type opened struct {
 
 	raw       string // its URL
 	namespace string
-	name      string            // the URL without the password, for messages
-	ttl       time.Duration     // what the URL says, or 0
-	hidden    []string          // variables that the command must not see
-	inline    bool              // the password stands in the URL
-	keys      *redisstore.Store // where it has keys
+	name      string        // the URL without the password, for messages
+	ttl       time.Duration // what the URL says, or 0
+	hidden    []string      // variables that the command must not see
+	inline    bool          // the password stands in the URL
+	keys      keyed         // nil: it has none
 	onClose   func()
 }
 
