@@ -20,6 +20,8 @@ type app struct {
 
 	settings *settings // what files and variables say; nil: not read yet
 	ttlSet   bool      // they say how long a lease is
+	shared   bool      // every lock is a reader's
+	local    bool      // files on this host are what is wanted if no store is configured
 	leaves   bool      // locks are left to others: they outlive this process
 	code     int       // where a command ends with one that is no failure of ours
 }
@@ -87,10 +89,10 @@ token=$(redlatch acquire deploy) || exit     a lock for a script, until redlatch
 	group(cmd.Flags(), "Output", "version")
 
 	cmd.AddCommand(
-		a.runCommand(),
+		a.runCommand(), a.flockCommand(),
 		a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.holdCommand(), a.breakCommand(), a.keepCommand(),
 		a.whoCommand(), a.lsCommand(), a.isHeldCommand(), a.waitCommand(), a.keysCommand(),
-		a.configCommand(), a.completionCommand(cmd), a.versionCommand(),
+		a.configCommand(), a.completionCommand(cmd), a.manCommand(cmd), a.versionCommand(),
 	)
 	return cmd
 }

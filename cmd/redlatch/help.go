@@ -34,11 +34,7 @@ func helpPage(cmd *cobra.Command) string {
 	fmt.Fprintf(&b, "%s - %s\n\n", cmd.CommandPath(), cmd.Short)
 	indented(&b, cmd.Example)
 	b.WriteString("\nUsage:\n")
-	if lines := cmd.Annotations[usageOf]; lines != "" {
-		indented(&b, lines)
-	} else {
-		indented(&b, cmd.UseLine())
-	}
+	indented(&b, usageLines(cmd))
 	if len(cmd.Aliases) > 0 {
 		fmt.Fprintf(&b, "\nAlso called: %s\n", strings.Join(cmd.Aliases, ", "))
 	}
@@ -63,6 +59,14 @@ func helpPage(cmd *cobra.Command) string {
 	return b.String()
 }
 
+func usageLines(cmd *cobra.Command) string {
+	if lines := cmd.Annotations[usageOf]; lines != "" {
+		return lines
+	}
+	// UseLine knows the flags of all commands only once a command line was read.
+	return strings.TrimSuffix(cmd.UseLine(), " [flags]") + " [flags]"
+}
+
 func indented(b *strings.Builder, lines string) {
 	for line := range strings.Lines(lines) {
 		b.WriteString("  " + line)
@@ -72,10 +76,7 @@ func indented(b *strings.Builder, lines string) {
 
 func flagGroup(b *strings.Builder, cmd *cobra.Command, name string) {
 	head := "\n" + name + ":\n"
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if of := f.Annotations[groupOf]; f.Hidden || len(of) == 0 || of[0] != name {
-			return
-		}
+	eachFlag(cmd, name, func(f *pflag.Flag) {
 		b.WriteString(head)
 		head = ""
 		value, about := pflag.UnquoteUsage(f)
@@ -91,6 +92,23 @@ func flagGroup(b *strings.Builder, cmd *cobra.Command, name string) {
 			left = ""
 		}
 	})
+}
+
+// eachFlag visits the flags under one heading. A command that reads its arguments
+// itself knows none of ours but those that say where the locks are.
+func eachFlag(cmd *cobra.Command, heading string, visit func(f *pflag.Flag)) {
+	if cmd.DisableFlagParsing && heading != "Store" {
+		return
+	}
+	see := func(f *pflag.Flag) {
+		if of := f.Annotations[groupOf]; !f.Hidden && len(of) > 0 && of[0] == heading {
+			visit(f)
+		}
+	}
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	all.AddFlagSet(cmd.LocalFlags())
+	all.AddFlagSet(cmd.InheritedFlags()) // which are there only once a command line was read
+	all.VisitAll(see)
 }
 
 // What stands at the end of each help page.

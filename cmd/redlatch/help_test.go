@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "write testdata/help anew")
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"", "run", "acquire", "renew", "release", "hold", "who", "ls", "is-held", "wait", "break", "keys", "config", "config show", "config path", "config init", "version", "completion"} {
+	for _, command := range []string{"", "run", "flock", "acquire", "renew", "release", "hold", "who", "ls", "is-held", "wait", "break", "keys", "config", "config show", "config path", "config init", "version", "completion", "man"} {
 		args, file := []string{"--help"}, "redlatch"
 		if command != "" {
 			args, file = append(strings.Fields(command), "--help"), strings.ReplaceAll(command, " ", "-")

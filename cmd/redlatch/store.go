@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +47,19 @@ func (o *opened) close() {
 
 // open opens the store that is configured, or the files on this host.
 func (a *app) open() (*opened, error) {
+	o, err := a.openConfigured()
+	if err != nil || !a.shared {
+		return o, err
+	}
+	if !slices.Contains(o.Features().Modes, lease.Shared) {
+		o.close()
+		return nil, usage("%s has no shared locks", o.name)
+	}
+	o.Store = readers{o.Store}
+	return o, nil
+}
+
+func (a *app) openConfigured() (*opened, error) {
 	conf, err := a.loaded()
 	if err != nil {
 		return nil, err
@@ -153,14 +167,20 @@ func (a *app) openLocal(namespace string) (*opened, error) {
 	if err != nil {
 		return nil, unavailable("no store is configured, and local files cannot be used: %s: %v", dir, err)
 	}
+	if !a.local {
+		a.warnLocal(dir)
+	}
+	o := &opened{Store: store, raw: "file:" + dir, name: "file:" + dir, hidden: []string{urlVariable}}
+	o.within(namespace)
+	return o, nil
+}
+
+func (a *app) warnLocal(dir string) {
 	a.warn("no store configured - using local files in %s; this excludes jobs on THIS HOST only (use --store or %s, or redlatch config init)", dir, urlVariable)
 	if os.Getenv("REDIS_URL") != "" {
 		// Taking it unasked would put locks into a cache that may evict them.
 		a.info("hint: REDIS_URL is set; use --store env:REDIS_URL if the locks belong there")
 	}
-	o := &opened{Store: store, raw: "file:" + dir, name: "file:" + dir, hidden: []string{urlVariable}}
-	o.within(namespace)
-	return o, nil
 }
 
 func unavailable(format string, args ...any) *failure {
