@@ -160,7 +160,11 @@ func TestTheKeeperEndsWithTheProcess(t *testing.T) {
 		pid := strconv.Itoa(user.Process.Pid)
 		doc := document(t, start(t, store, "acquire", "--json", "--for-pid", pid, "--ttl", "1s", "x").want(0).out.String())
 		keeper := int(doc["keeper_pid"].(float64))
-		defer func() { _ = syscall.Kill(keeper, syscall.SIGKILL) }()
+		defer func() {
+			if stillRuns(keeper) {
+				_ = syscall.Kill(keeper, syscall.SIGKILL)
+			}
+		}()
 		args, err := exec.Command("ps", "-ww", "-o", "args=", "-p", strconv.Itoa(keeper)).Output()
 		if err != nil || strings.Contains(string(args), doc["token"].(string)[:22]) || !strings.Contains(string(args), "keep") {
 			t.Errorf("ps shows %q, %v", args, err)
