@@ -157,7 +157,7 @@ func TestANamespaceOnRedis(t *testing.T) {
 	t.Parallel()
 	store := redisURL(t)
 	env := environ(urlVariable+"="+store, "REDLATCH_NAMESPACE=prod")
-	holder := startEnv(t, env, "run", "--ttl", "18s", "x", "--", "sh", "-c", "echo started; exec sleep 100")
+	holder := startEnv(t, env, "run", "--ttl", "1h", "x", "--", "sh", "-c", "echo started; exec sleep 100")
 	holder.says(&holder.out, "started")
 	waiter := startEnv(t, env, "run", "-w", "1m", "x", "--", "true")
 	waiter.says(&waiter.err, "waiting for x")
@@ -167,7 +167,7 @@ func TestANamespaceOnRedis(t *testing.T) {
 		return strings.Contains(startEnv(t, env, "ls").want(0).out.String(), "\nx ")
 	})
 	startEnv(t, env, "break", "--yes", "--reason", "r", "x").want(0)
-	holder.want(codeLost)
+	holder.want(codeLost) // told at once: its next renewal is in twenty minutes
 	waiter.want(0)
 }
 
