@@ -109,7 +109,7 @@ func TestTheBrokenCommandStopsBeforeOthersStart(t *testing.T) {
 func TestBreakAndTake(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, store string) {
-		token := acquired(t, store, "--ttl", "2s", "x")
+		token := acquired(t, store, "--ttl", "8s", "x") // longer than what is looked at before it ends
 		waiter := start(t, store, "run", "-w", "1m", "x", "--", "true")
 		waiter.says(&waiter.err, "waiting for x")
 		p := start(t, store, "break", "--take", "--for", "1h", "--yes", "--reason", "mine", "--owner", "ann", "x").want(0)

@@ -41,7 +41,9 @@ func (r *running) notAcquired(err error) error {
 	case codeHeld:
 	case codeUnavailable:
 		f.msg = fmt.Sprintf("%s: %s; nothing was run", r.store.name, f.msg)
-		f.next = "check that the server runs and can be reached from here"
+		if f.next == "" {
+			f.next = "check that the server runs and can be reached from here"
+		}
 		return f
 	case codeDenied:
 		f.msg = fmt.Sprintf("%s: %s; nothing was run", r.store.name, f.msg)

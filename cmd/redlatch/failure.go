@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/cmd/redlatch/internal/child"
@@ -78,8 +80,25 @@ func explain(err error) *failure {
 		f.code, f.kind = codeLost, "lost"
 	case errors.Is(err, redlatch.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		f.code, f.kind = codeUnavailable, "unavailable"
+		f.tls(err)
 	}
 	return f
+}
+
+// tls says what to do about a connection that could not be made safe.
+func (f *failure) tls(err error) {
+	var distrusted *tls.CertificateVerificationError
+	var header tls.RecordHeaderError
+	var remote *net.OpError
+	switch {
+	case errors.As(err, &distrusted):
+		f.next = "if that is the right server: name its authority with ?tls_ca=FILE, and the host as its certificate has it"
+	case errors.As(err, &header):
+		f.next = "the server does not speak TLS there: redis:// in place of rediss://, or its other port"
+	case errors.As(err, &remote) && remote.Op == "remote error": // an alert: it knows us, and does not want us
+		f.code, f.kind = codeDenied, "denied"
+		f.next = "the server refuses the TLS connection: it may want a certificate of its own authority (?tls_cert=FILE&tls_key=FILE)"
+	}
 }
 
 // checkName is lease's, told as a usage failure.

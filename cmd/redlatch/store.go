@@ -214,6 +214,7 @@ func tlsConfig(u storeurl.URL) (*tls.Config, error) {
 	if !strings.HasPrefix(u.Addr, "[") {
 		host, _, _ = strings.Cut(u.Addr, ":")
 	}
+	host, _, _ = strings.Cut(host, "%") // a zone is this host's, and in no certificate
 	config := &tls.Config{ServerName: host, InsecureSkipVerify: u.SkipVerify, MinVersion: tls.VersionTLS12}
 	if u.CA != "" {
 		pem, err := os.ReadFile(u.CA)
