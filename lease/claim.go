@@ -126,13 +126,18 @@ func (c Claim) Check() error {
 
 const idLen = 22
 
-// NewID draws a claim ID: 132 random bits as 22 URL-safe characters. The length is
+// NewID draws a claim ID: nearly 132 random bits as 22 URL-safe characters. The length is
 // fixed so that no ID is the beginning of another (some libraries compare only as
-// many bytes as their own token has).
+// many bytes as their own token has). It does not begin with a "-": a token is an
+// argument in scripts, and would be taken for a flag.
 func NewID() string {
 	var b [17]byte
-	rand.Read(b[:]) // never fails: crypto/rand crashes the program instead
-	return base64.RawURLEncoding.EncodeToString(b[:])[:idLen]
+	for {
+		rand.Read(b[:]) // never fails: crypto/rand crashes the program instead
+		if id := base64.RawURLEncoding.EncodeToString(b[:])[:idLen]; id[0] != '-' {
+			return id
+		}
+	}
 }
 
 func validID(id string) bool {

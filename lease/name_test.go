@@ -97,6 +97,9 @@ func TestIDsAreOfOneLengthAndNeverTheSame(t *testing.T) {
 	ids := make(map[string]bool)
 	for range 10_000 {
 		id := NewID()
+		if id[0] == '-' {
+			t.Fatalf("%s would be a flag in a script", id)
+		}
 		if !validID(id) || ids[id] {
 			t.Fatalf("%q is wrong or not new", id)
 		}
