@@ -53,6 +53,7 @@ redlatch run -w 10m deploy -- ./deploy.sh    wait up to ten minutes for the lock
 redlatch who nightly                         who holds it, since when, and who waits
 redlatch ls                                  everything that is locked
 token=$(redlatch acquire deploy) || exit     a lock for a script, until redlatch release deploy "$token"`,
+		Long:              platformText,
 		Annotations:       map[string]string{exitCodes: allCodes},
 		SilenceErrors:     true,
 		SilenceUsage:      true,

@@ -117,7 +117,8 @@ const (
  64  usage: a flag, the name, the store's URL
  69  the store cannot be reached
  70  internal error
- 77  the store refuses the user, the password or the right`
+ 77  the store refuses the user, the password or the right
+ 78  the configuration is invalid`
 
 	allCodes = `  0  done; any other code that is not in this list is the command's own
  64  usage: a flag, the name, the store's URL
@@ -125,6 +126,7 @@ const (
  70  internal error
  75  held by somebody else, or the wait was in vain (-E changes it)
  77  the store refuses the user, the password or the right
+ 78  the configuration is invalid
  79  the lock was lost while the command ran; it was stopped
 124  --max-runtime is over
 126  the command cannot be run; 127: it is not found (the lock is not taken then)

@@ -24,7 +24,8 @@ comes: to do something only while a lock is free, take it.`,
  64  usage: a flag, the name, the store's URL
  69  unknown: the store cannot be reached
  70  internal error
- 77  unknown: the store refuses the user, the password or the right`},
+ 77  unknown: the store refuses the user, the password or the right
+ 78  unknown: the configuration is invalid`},
 		Args:              oneName,
 		ValidArgsFunction: a.completeNames,
 		RunE: func(_ *cobra.Command, args []string) error {

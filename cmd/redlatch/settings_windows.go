@@ -13,3 +13,7 @@ func systemConfigDir() string {
 }
 
 const worldReadable = false
+
+// platformText is what this system lacks.
+const platformText = `On Windows there are no locks in files: name a server with --store or REDLATCH_URL.
+redlatch break writes to no system log there, only to --audit-log.`
