@@ -39,10 +39,9 @@ func redisClient(u storeurl.URL, password string, config *tls.Config) *redis.Cli
 	})
 }
 
-// keyed is a store whose names have keys that an operator can look at.
+// keyed is a store that says under which keys it keeps a name.
 type keyed interface {
 	driver.Store
-
 	Keys(name string) []redisstore.Key
 }
 
