@@ -42,6 +42,8 @@ func (s *Store) birth() error {
 		_ = s.alive.Remove(temp)
 		return s.fault(aliveDir, temp, err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.self.open = append(s.self.open, f)
 	return nil
 }

@@ -14,6 +14,7 @@ var supported = errors.New("there is no file store on " + runtime.GOOS + " yet; 
 
 func tryLock(*os.File) (bool, error)        { return false, supported }
 func tryShared(*os.File) (bool, error)      { return false, supported }
+func duplicate(*os.File) (*os.File, error)  { return nil, supported }
 func unlock(*os.File) error                 { return supported }
 func makePipe(string) (*os.File, error)     { return nil, supported }
 func writePipe(path string, message []byte) {}

@@ -36,6 +36,18 @@ func flock(f *os.File, how int) (bool, error) {
 	}
 }
 
+// duplicate opens what is open once more: it is the same opening, with the same lock.
+func duplicate(f *os.File) (*os.File, error) {
+	syscall.ForkLock.RLock() // no child is started before the copy is closed to it
+	defer syscall.ForkLock.RUnlock()
+	fd, err := syscall.Dup(int(f.Fd()))
+	if err != nil {
+		return nil, os.NewSyscallError("dup", err)
+	}
+	syscall.CloseOnExec(fd)
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
 // makePipe makes the pipe and opens it for reading. It is opened for writing too, so that
 // it does not end when the last one who wrote closes it.
 func makePipe(path string) (*os.File, error) {

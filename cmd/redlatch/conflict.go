@@ -12,24 +12,6 @@ import (
 	"github.com/redlatch/redlatch/lease"
 )
 
-// firstProgress is when a wait is first told: a shorter one is not worth a line.
-const firstProgress = 300 * time.Millisecond
-
-// progress tells that we wait and for whom, and returns when to tell it next.
-func (r *running) progress() time.Duration {
-	first := !r.told
-	r.told = true
-	limit := "without limit"
-	if r.o.wait != forever {
-		limit = "up to " + duration.Format(r.o.wait)
-	}
-	r.info("waiting for %s - %s, %s", r.name, r.inTheWay(nil), limit)
-	if first {
-		return 10 * time.Second
-	}
-	return 5 * time.Minute
-}
-
 // notAcquired turns what the library says about a failed acquire into what a person
 // wants to know: who has it, since when, and what can be done.
 func (r *running) notAcquired(err error) error {

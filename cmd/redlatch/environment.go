@@ -11,10 +11,10 @@ import (
 )
 
 // environment is what the command sees: ours, less what opens the store, and what it
-// may want to know about its lock.
+// may want to know about its lock, if it has one.
 func (r *running) environment(held *redlatch.Held) []string {
 	set := map[string]string{}
-	if !r.o.noEnv {
+	if !r.o.noEnv && held != nil {
 		set = map[string]string{
 			"REDLATCH_HELD":   "1",
 			"REDLATCH_LOCK":   r.name,

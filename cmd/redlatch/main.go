@@ -9,8 +9,15 @@
 // command adds the life of the process that a lock is held for.
 package main
 
-import "os"
+import (
+	"os"
+
+	"github.com/redlatch/redlatch/cmd/redlatch/internal/child"
+)
 
 func main() {
+	if os.Args[0] == child.GuardName {
+		os.Exit(child.Guard(os.Args[1:]))
+	}
 	os.Exit(newApp(os.Stdout, os.Stderr).main(os.Args[1:]))
 }

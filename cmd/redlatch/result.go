@@ -10,7 +10,7 @@ import (
 type resultJSON struct {
 	Schema     string      `json:"schema"`
 	Name       string      `json:"name"`
-	Outcome    string      `json:"outcome"` // ran, held, wait_timeout, lost, max_runtime, unavailable, exec_failed, interrupted, failed
+	Outcome    string      `json:"outcome"` // ran, held, wait_timeout, lost, max_runtime, unavailable, unlocked_run, exec_failed, interrupted, failed
 	ExitCode   *int        `json:"exit_code"`
 	Signal     *string     `json:"signal"`
 	WaitMS     int64       `json:"wait_ms"`

@@ -33,13 +33,17 @@ type runOptions struct {
 	maxRuntime time.Duration
 	onLost     lostAction
 	noEnv      bool
+	noGuard    bool
+
+	retryStart    time.Duration
+	onUnavailable unavailableAction
 
 	resultFile string
 	doubts     []string
 }
 
 func (a *app) runCommand() *cobra.Command {
-	o := runOptions{conflict: codeHeld, ttl: redlatch.DefaultTTL, grace: 5 * time.Second}
+	o := runOptions{conflict: codeHeld, ttl: redlatch.DefaultTTL, grace: 5 * time.Second, retryStart: 10 * time.Second}
 	if err := o.onLost.Set("term"); err != nil {
 		panic(err)
 	}
@@ -77,7 +81,9 @@ redlatch run --max-runtime 1h --grace 30s backup -- ./backup.sh`,
 	f.VarP(waitValue{length(&o.wait)}, "wait", "w", "wait for the lock for `DUR` at most, or forever")
 	f.VarP(codeValue{&o.conflict}, "conflict-exit-code", "E", "exit with `N` if the lock cannot be had (75)")
 	f.BoolVar(&o.skipOK, "skip-ok", false, "the same as -E 0")
-	group(f, "Waiting", "nonblock", "wait", "conflict-exit-code", "skip-ok")
+	f.Var(length(&o.retryStart), "retry-start", "try for `DUR` to reach a store that does not answer (10s)")
+	f.Var(&o.onUnavailable, "on-unavailable", "`ACTION` when the store does not answer for that long: fail, wait on\n(for as long as -w says, if it does), or run WITHOUT the lock (fail)")
+	group(f, "Waiting", "nonblock", "wait", "conflict-exit-code", "skip-ok", "retry-start", "on-unavailable")
 
 	f.Var(length(&o.ttl), "ttl", "the lock lives `DUR` after the last renewal (30s); renewed as long as\nthe command runs; at least 3 x (grace + 1s)")
 	f.Var(length(&o.holdAtLeast), "hold-at-least", "keep others out for `DUR` from the start, however soon the command ends")
@@ -92,6 +98,10 @@ redlatch run --max-runtime 1h --grace 30s backup -- ./backup.sh`,
 	f.Var(&o.onLost, "on-lost", "`ACTION` when the lock is lost: term (and kill after the grace), kill at\nonce, a signal's name in place of TERM, or warn: let it run on (term)")
 	f.BoolVar(&o.noEnv, "no-env", false, "set no REDLATCH_ variables for the command")
 	group(f, "Child", "command", "grace", "max-runtime", "on-lost", "no-env")
+	if child.HasGuard {
+		f.BoolVar(&o.noGuard, "no-guard", false, "do without the process that stops the command if redlatch is killed")
+		group(f, "Child", "no-guard")
+	}
 
 	f.StringVar(&o.resultFile, "result-file", "", "write what happened to `FILE`, one line of JSON")
 	group(f, "Output", "result-file")
@@ -167,7 +177,7 @@ func (o *runOptions) check(given func(flag string) bool) error {
 // run is one redlatch run, from the checks to the exit code.
 func (a *app) run(name string, argv []string, o *runOptions, given func(flag string) bool) error {
 	r := &running{
-		app: a, o: o, name: name, signals: make(chan os.Signal, 32),
+		app: a, o: o, name: name, signals: make(chan os.Signal, 32), renewed: make(chan struct{}, 1),
 		command: child.Command{Args: argv},
 		result:  resultJSON{Schema: "redlatch.run/v1", Name: name},
 	}

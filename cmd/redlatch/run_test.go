@@ -61,7 +61,7 @@ func TestExitCodes(t *testing.T) {
 		{"a store that is not there yet", 64, "--store redlock://a,b,c run a -- true", "not there yet"},
 		{"a typing mistake in the store", 64, "--store redis://h?prefx=x run a -- true", "did you mean prefix?"},
 		{"a variable that is not set", 64, "--store env:NO_SUCH who a", "is not set"},
-		{"a store that is away", 69, "--store redis://127.0.0.1:1 run a -- true", "nothing was run"},
+		{"a store that is away", 69, "--store redis://127.0.0.1:1 run --retry-start 0 a -- true", "nothing was run"},
 		{"is a store that is away held", 69, "--store redis://127.0.0.1:1 is-held a", "unavailable"},
 		{"a file that is no program", 126, "run a -- " + data, "may not be executed"},
 		{"a directory", 126, "run a -- " + dir, "is a directory"},

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -27,7 +29,8 @@ type running struct {
 	signals chan os.Signal
 
 	renewals atomic.Int64
-	told     bool // that we wait
+	renewed  chan struct{} // capacity 1
+	waiting  *waiting
 	result   resultJSON
 }
 
@@ -49,14 +52,25 @@ func (r *running) do(given func(flag string) bool) error {
 		return err
 	}
 	catch(r.signals)
-	r.locks, err = redlatch.New(r.store, redlatch.Config{
-		Owner:    redlatch.Owner{Name: r.o.owner, Command: filepath.Base(r.command.Args[0])},
-		Observer: redlatch.Observer{Renewed: func(redlatch.Event) { r.renewals.Add(1) }},
+	r.waiting = newWaiting(r)
+	r.locks, err = redlatch.New(r.waiting.store, redlatch.Config{
+		Owner:         redlatch.Owner{Name: r.o.owner, Command: filepath.Base(r.command.Args[0])},
+		Observer:      redlatch.Observer{Renewed: r.onRenewal},
+		OnUnavailable: redlatch.Wait, // for how long is ours to say
 	})
 	if err != nil {
 		return err
 	}
 	return r.locked()
+}
+
+// onRenewal delays the renewals of nobody.
+func (r *running) onRenewal(redlatch.Event) {
+	r.renewals.Add(1)
+	select {
+	case r.renewed <- struct{}{}:
+	default:
+	}
 }
 
 // locked gets the lock, runs the command and releases the lock.
@@ -65,14 +79,25 @@ func (r *running) locked() error {
 	held, err := r.acquire()
 	r.result.WaitMS = time.Since(began).Milliseconds()
 	if err != nil {
+		var f *failure
+		if r.o.onUnavailable == runWithout && errors.As(err, &f) && f.code == codeUnavailable {
+			return r.unlocked(f)
+		}
 		return err
 	}
-	if r.told {
+	if r.waiting.told {
 		r.info("acquired %s after %s, fence %d", r.name, duration.Format(time.Since(began)), held.Fence())
 	} else {
 		r.detail("acquired %s, fence %d", r.name, held.Fence())
 	}
 	return r.under(held)
+}
+
+// unlocked runs the command although there is no lock, as was asked for.
+func (r *running) unlocked(why *failure) error {
+	r.warn("%s; running WITHOUT THE LOCK, others may run it too (--on-unavailable=run)", strings.TrimSuffix(why.msg, "; nothing was run"))
+	r.result.Outcome = "unlocked_run"
+	return r.under(nil)
 }
 
 // acquire waits for the lock as long as it may. A signal withdraws the claim and ends
@@ -99,28 +124,36 @@ func (r *running) acquire() (*redlatch.Held, error) {
 		answered <- answer{held, err}
 	}()
 
-	tell := time.NewTimer(firstProgress)
-	defer tell.Stop()
-	var ended os.Signal
+	w := r.waiting
+	w.begin()
+	defer w.end()
+	var ended error // why it is given up
 	for {
 		select {
 		case got := <-answered:
-			if ended == nil {
-				return got.held, r.notAcquired(got.err)
-			}
-			if got.held != nil {
+			switch {
+			case ended != nil && got.held != nil:
 				_ = got.held.Unlock() // it ends with its lease if this does not reach the store
+				return nil, ended
+			case ended != nil:
+				return nil, ended
 			}
-			return nil, interrupted(ended)
+			w.end()
+			return got.held, r.notAcquired(got.err)
 		case sig := <-r.signals:
 			if slices.Contains(ending, sig) {
-				ended = sig
+				ended = interrupted(sig)
 				cancel()
 			}
-		case <-tell.C:
-			if r.o.wait != 0 {
-				tell.Reset(r.progress())
+		case <-w.store.changed:
+			w.answered()
+		case <-w.giveUp.C:
+			if ended == nil {
+				ended = r.notAcquired(w.unavailable())
+				cancel()
 			}
+		case <-w.tell.C:
+			w.progress()
 		}
 	}
 }
@@ -129,13 +162,16 @@ func interrupted(sig os.Signal) *failure {
 	return &failure{code: 128 + signalNumber(sig), kind: "interrupted", msg: "ended by " + signalName(sig) + " while waiting"}
 }
 
-// under runs the command under the lock and gives the lock back.
+// under runs the command under the lock and gives the lock back. held is nil if it runs
+// without.
 func (r *running) under(held *redlatch.Held) error {
-	r.result.Fence = held.Fence()
 	r.command.Env = r.environment(held)
+	if held != nil {
+		r.result.Fence = held.Fence()
+	}
 	began := time.Now()
 	r.result.StartedAt = &stamp{began}
-	c, err := child.Start(r.command)
+	c, err := r.start(held)
 	if err != nil {
 		_ = r.release(held) // nothing has run under it
 		return err
@@ -149,7 +185,9 @@ func (r *running) under(held *redlatch.Held) error {
 	if !s.abandoned {
 		var signal string
 		code, signal = c.Code()
-		r.result.ExitCode = &code
+		if code != child.CodeUnknown {
+			r.result.ExitCode = &code
+		}
 		if signal != "" {
 			r.result.Signal = &signal
 		}
@@ -165,14 +203,50 @@ func (r *running) under(held *redlatch.Held) error {
 		// worked beside it.
 		return &failure{code: codeLost, kind: "lost", msg: "lost lock " + r.name + ": " + lost.Loss.String() +
 			"; found at the release, the command had ended with exit code " + strconv.Itoa(code)}
+	case code == child.CodeUnknown:
+		return internal("the guard was killed as the command ended: its exit code is not known")
 	}
 	r.code = code
 	return nil
 }
 
+// start starts the command, and the guard between it and us.
+func (r *running) start(held *redlatch.Held) (*child.Child, error) {
+	if r.o.noGuard || !child.HasGuard {
+		return child.Start(r.command)
+	}
+	r.command.Guard = &child.Orders{Grace: r.o.grace, Signal: r.o.onLost.asks()}
+	if held != nil && !r.o.onLost.warn {
+		r.command.Guard.For = time.Until(held.Until()) - last
+	}
+	if files, ok := r.store.Store.(interface{ Lifeline() (*os.File, error) }); ok && held != nil {
+		keep, err := files.Lifeline()
+		if err != nil {
+			return nil, internal("the lock's file cannot be handed to the guard: %v; nothing was run", err)
+		}
+		defer keep.Close()
+		r.command.Guard.Keep = keep
+	}
+	c, err := child.Start(r.command)
+	var cannot *child.CannotRunError
+	if err != nil && !errors.As(err, &cannot) {
+		f := internal("%v; nothing was run", err)
+		f.next = "--no-guard does without it"
+		return nil, f
+	}
+	return c, err
+}
+
+func internal(format string, args ...any) *failure {
+	return &failure{code: codeInternal, kind: "internal", msg: fmt.Sprintf(format, args...)}
+}
+
 // release gives the lock back. A release that does not reach the store is told, but
 // the command has done its work: its exit code stands.
 func (r *running) release(held *redlatch.Held) *redlatch.LostError {
+	if held == nil {
+		return nil
+	}
 	err := held.Unlock()
 	var lost *redlatch.LostError
 	switch {

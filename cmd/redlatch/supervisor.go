@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -44,7 +45,6 @@ type supervisor struct {
 	killed    bool
 	warned    bool // the lock is lost and the command runs on, as --on-lost=warn has it
 	abandoned bool // somebody of the group is still alive
-	stray     bool // the command left somebody behind
 
 	kill   <-chan time.Time // when to kill the group
 	killAt time.Time        // the same
@@ -54,8 +54,13 @@ type supervisor struct {
 
 // wait returns when the whole group is gone: nil if the command ended by itself.
 func (s *supervisor) wait() error {
-	lost := s.held.Context().Done()
+	var lost <-chan struct{}
 	var limit, drained <-chan time.Time
+	if s.held != nil {
+		lost = s.held.Context().Done()
+		defer s.prolong()()
+	}
+	acted, unguarded := s.child.Acted(), s.child.Unguarded()
 	if s.o.maxRuntime > 0 {
 		limit = time.After(s.o.maxRuntime)
 	}
@@ -83,12 +88,18 @@ func (s *supervisor) wait() error {
 		case <-lost:
 			lost = nil
 			s.lose()
+		case <-acted:
+			acted = nil
+			s.overtaken()
+		case <-unguarded:
+			unguarded = nil
+			s.unguarded()
 		case <-limit:
-			s.warn("%s has run for %s (--max-runtime); stopping pid %d (TERM, KILL in %s)",
-				s.command.Args[0], duration.Format(s.o.maxRuntime), s.child.PID(), duration.Format(s.o.grace))
 			s.stop(&failure{
 				code: codeMaxRuntime, kind: "max_runtime", msg: "--max-runtime " + duration.Format(s.o.maxRuntime) + " is over: the command was stopped",
 			}, syscall.SIGTERM, s.o.grace)
+			s.warn("%s has run for %s (--max-runtime); stopping pid %d (TERM, KILL in %s)",
+				s.command.Args[0], duration.Format(s.o.maxRuntime), s.child.PID(), duration.Format(s.o.grace))
 		case <-s.kill:
 			s.killNow()
 		case <-s.giveUp:
@@ -133,11 +144,57 @@ func (s *supervisor) lose() {
 	if s.o.onLost.kill || grace == 0 {
 		grace, how = 0, "KILL"
 	}
-	s.warn("LOST %s after %s: %s (%s); stopping pid %d (%s)", s.name, held, &lost.Loss, s.store.name, s.child.PID(), how)
 	s.giveUp = time.After(grace + hopeless)
 	s.stop(&failure{
 		code: codeLost, kind: "lost", msg: "lost lock " + s.name + ": the command was stopped",
 	}, s.o.onLost.sig, grace)
+	// Said after it is done: nobody may read what we say, and a full pipe would hold us up.
+	s.warn("LOST %s after %s: %s (%s); stopping pid %d (%s)", s.name, held, &lost.Loss, s.store.name, s.child.PID(), how)
+}
+
+// prolong tells the guard of every renewal. That has a goroutine of its own: whatever
+// else holds us up, a command whose lock is renewed is not to be stopped. The function that
+// it returns ends it.
+func (s *supervisor) prolong() func() {
+	if s.o.onLost.warn {
+		return func() {} // the guard knows of no limit
+	}
+	end := make(chan struct{})
+	var work sync.WaitGroup
+	work.Go(func() {
+		for {
+			select {
+			case <-end:
+				return
+			case <-s.renewed:
+				s.child.Extend(time.Until(s.held.Until()) - last)
+			}
+		}
+	})
+	return func() { close(end); work.Wait() }
+}
+
+// overtaken is told that the guard ends the command: we did not when it was time to,
+// because we were stopped or got no turn. That is a lock lost, whatever the store says
+// by now.
+func (s *supervisor) overtaken() {
+	if s.asked || s.killed {
+		return // we have, and it only does the same
+	}
+	s.giveUp = time.After(s.o.grace + hopeless)
+	s.stop(&failure{
+		code: codeLost, kind: "lost", msg: "lost lock " + s.name + ": redlatch did not run for too long (stopped, or starved), and the guard stopped the command",
+	}, s.o.onLost.sig, s.o.grace)
+}
+
+// unguarded is told that the guard is dead. Where its children are ours now, we go on
+// without it; where they are nobody's there is no telling any more what the command does.
+func (s *supervisor) unguarded() {
+	if !s.child.Orphaned() {
+		s.warn("the guard was killed; pid %d runs on, but if redlatch is killed too nobody stops it", s.child.PID())
+		return
+	}
+	s.stop(internal("the guard was killed, so the command was stopped"), syscall.SIGTERM, s.o.grace)
 }
 
 func signalText(sig os.Signal) string {
@@ -157,6 +214,7 @@ func (s *supervisor) stop(why *failure, sig os.Signal, grace time.Duration) {
 	if s.cause == nil || why.code == codeLost {
 		s.cause = why
 	}
+	s.child.Hunt(max(grace, 0))
 	if grace <= 0 {
 		s.killNow()
 		return
@@ -187,11 +245,11 @@ func (s *supervisor) leftBehind() {
 	if s.asked || s.killed || s.warned {
 		return
 	}
-	s.stray, s.asked = true, true
-	s.info("%s has ended and left others running in its process group; stopping them (use setsid for what must outlive the lock)", s.command.Args[0])
+	s.asked = true
 	s.child.Signal(syscall.SIGTERM)
 	s.child.Continue()
 	s.killIn(s.o.grace)
+	s.info("%s has ended and left others running in its process group; stopping them (use setsid for what must outlive the lock)", s.command.Args[0])
 }
 
 // pass hands a signal on to the group.
@@ -202,7 +260,7 @@ func (s *supervisor) pass(sig os.Signal) {
 	case isContinue(sig):
 		// Nothing was renewed while we were stopped. If the lock has gone meanwhile the
 		// command does not run on for a moment.
-		if s.held.Valid() || s.o.onLost.warn {
+		if s.held == nil || s.held.Valid() || s.o.onLost.warn {
 			s.child.Continue()
 		}
 	case s.asked && slices.Contains(ending, sig) && s.cause != nil:

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/windows"
 )
@@ -18,6 +19,16 @@ type Child struct {
 	stops  chan syscall.Signal
 	code   int
 }
+
+// HasGuard tells whether there is a guard on this system.
+const HasGuard = false
+
+// Guard is there for main to call.
+func Guard([]string) int { return CodeCannotRun }
+
+// IsTerminal reports whether a descriptor is a terminal. Here none is taken for one that
+// a line can be written anew on.
+func IsTerminal(int) bool { return false }
 
 // Look finds the file of a command.
 func Look(name string) (string, error) {
@@ -85,6 +96,15 @@ func (c *Child) Stops() <-chan syscall.Signal { return c.stops }
 func (c *Child) NeedsTerminal(syscall.Signal) bool { return false }
 func (c *Child) Suspend() bool                     { return false }
 func (c *Child) Continue()                         {}
+
+// Hunt finds nobody: whom the command has started is not known.
+func (c *Child) Hunt(time.Duration) {}
+
+// Acted, Unguarded, Orphaned and Extend belong to the guard.
+func (c *Child) Acted() <-chan struct{}     { return nil }
+func (c *Child) Unguarded() <-chan struct{} { return nil }
+func (c *Child) Orphaned() bool             { return false }
+func (c *Child) Extend(time.Duration)       {}
 
 // Close has nothing to give back.
 func (c *Child) Close() {}

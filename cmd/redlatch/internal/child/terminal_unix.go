@@ -19,8 +19,8 @@ import (
 // and is passed on.
 type terminal struct {
 	fd   int
-	own  int // our group
-	lent bool
+	own  int  // our group
+	away bool // it was lent
 }
 
 func openTerminal() *terminal {
@@ -33,10 +33,20 @@ func openTerminal() *terminal {
 
 // wanted reports whether the command should have the terminal from the start.
 func (t *terminal) wanted() bool {
-	return t != nil && t.foreground() && isTerminal(0) && isTerminal(1)
+	return t != nil && t.foreground() && IsTerminal(0) && IsTerminal(1)
 }
 
-func isTerminal(fd int) bool {
+// lent notes whether the command gets it as it starts.
+func (t *terminal) lent(away bool) {
+	if t != nil {
+		t.away = away
+	}
+}
+
+func (t *terminal) isLent() bool { return t != nil && t.away }
+
+// IsTerminal reports whether a descriptor is a terminal.
+func IsTerminal(fd int) bool {
 	_, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
 	return err == nil
 }
@@ -49,13 +59,13 @@ func (t *terminal) foreground() bool {
 
 func (t *terminal) lend(group int) {
 	if t != nil && t.foreground() {
-		t.lent = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group) == nil
+		t.away = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group) == nil
 	}
 }
 
 // back takes the terminal from the group, if it still has it; 0 is whoever has it.
 func (t *terminal) back(group int) {
-	if t == nil || !t.lent {
+	if t == nil || !t.away {
 		return
 	}
 	now, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
@@ -123,7 +133,7 @@ func jobControl() bool {
 
 // Continue lets the group go on after a stop, with the terminal if it had it.
 func (c *Child) Continue() {
-	if c.tty != nil && c.tty.lent {
+	if c.tty != nil && c.tty.away {
 		c.tty.lend(c.pid)
 	}
 	c.Signal(syscall.SIGCONT)
