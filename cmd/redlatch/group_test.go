@@ -135,6 +135,66 @@ func TestTheCommandEndsBeforeItsLeaseWhenTheStoreIsGone(t *testing.T) {
 	has(t, p.err.String(), "LOST x after", "no renewal for", "lost lock x: the command was stopped")
 }
 
+// TestTheStoreForgetsTheLock has the lock go without a word.
+func TestTheStoreForgetsTheLock(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		harm func(t *testing.T, server *servertest.RedisServer)
+		says string
+	}{
+		"it was written over": {func(t *testing.T, server *servertest.RedisServer) {
+			if _, err := server.Do("SET", "lock:x", "somebody else's"); err != nil {
+				t.Fatal(err)
+			}
+		}, "another program"},
+		"it was restarted empty": {func(t *testing.T, server *servertest.RedisServer) {
+			server.Kill()
+			server.Restart()
+		}, "LOST x after"},
+		"it was flushed": {func(t *testing.T, server *servertest.RedisServer) {
+			if _, err := server.Do("FLUSHALL"); err != nil {
+				t.Fatal(err)
+			}
+		}, "LOST x after"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			server := servertest.Redis(t, servertest.RedisConfig{})
+			p := start(t, server.URL(), "run", "--ttl", "4s", "--grace", "0.2", "-c", stubborn, "x")
+			group := p.number()
+			c.harm(t, server)
+			p.want(codeLost)
+			has(t, p.err.String(), "LOST x after", c.says)
+			if !groupGone(t, group) {
+				t.Error("some of the group still run")
+			}
+		})
+	}
+}
+
+// TestAnOutageThatIsShortHurtsNobody stops the server for less than the lease.
+func TestAnOutageThatIsShortHurtsNobody(t *testing.T) {
+	t.Parallel()
+	server := servertest.Redis(t, servertest.RedisConfig{})
+	p := start(t, server.URL(), "run", "-v", "--ttl", "6s", "--grace", "0.2", "-c", `trap 'exit 3' USR1; echo $$; while :; do sleep 0.02; done`, "x")
+	p.number()
+	left := func() time.Duration {
+		n, err := server.Do("PTTL", "lock:x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(n.(int64)) * time.Millisecond
+	}
+	ends := time.Now().Add(left())
+	server.Stop()
+	// A renewal is due when a third is over, and may take a sixth.
+	servertest.Eventually(t, patience, "a renewal to fail", func() bool { return time.Until(ends) < 3*time.Second })
+	server.Continue()
+	servertest.Eventually(t, patience, "a renewal", func() bool { return left() > 5*time.Second })
+	p.signal(syscall.SIGUSR1)
+	p.want(3)
+}
+
 func TestOnLostWarn(t *testing.T) {
 	t.Parallel()
 	server := servertest.Redis(t, servertest.RedisConfig{})

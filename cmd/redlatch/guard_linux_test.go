@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -284,14 +285,14 @@ func TestLostMeansAllOfThem(t *testing.T) {
 		t.Run(strings.Join(guard, ""), func(t *testing.T) {
 			t.Parallel()
 			server := servertest.Redis(t, servertest.RedisConfig{})
-			p, clan := startClan(t, server.URL(), append(guard, "--ttl", "4.5s", "--grace", "0.3")...)
+			p, clan := startClan(t, server.URL(), append(slices.Clone(guard), "--ttl", "4.5s", "--grace", "0.3")...)
 			if _, err := server.Do("DEL", "lock:x"); err != nil {
 				t.Fatal(err)
 			}
 			p.want(codeLost)
 			clan.mustBeGone()
 
-			p, clan = startClan(t, server.URL(), append(guard, "--max-runtime", "3", "--grace", "0.3")...)
+			p, clan = startClan(t, server.URL(), append(slices.Clone(guard), "--max-runtime", "3", "--grace", "0.3")...)
 			p.want(codeMaxRuntime)
 			clan.mustBeGone()
 		})

@@ -105,6 +105,21 @@ func TestTheCommandHasTheTerminal(t *testing.T) {
 		typed(t, person, "\x03")
 		shows(t, printed, "code 130")
 	})
+	t.Run("the wait is one line that changes", func(t *testing.T) {
+		holder := start(t, store, "run", "l", "--", "sh", "-c", "echo started; read x; sleep 100 & wait")
+		holder.says(&holder.out, "started")
+		_, printed, _ := atTerminal(t, store, `TERM=xterm "$REDLATCH" run -w 1m l -- echo hello`)
+		const line = "\r\x1b[Kredlatch: waiting for l ("
+		for _, text := range []string{line + "0s) - held by ", line + "2s) - held by "} {
+			shows(t, printed, text)
+		}
+		if n := strings.Count(printed.String(), "\n"); n != 0 {
+			t.Errorf("%d lines: %q", n, printed.String())
+		}
+		holder.signal(syscall.SIGTERM)
+		shows(t, printed, "\r\x1b[Kredlatch: acquired l after")
+		shows(t, printed, "hello")
+	})
 	t.Run("Ctrl-Z suspends and fg continues", func(t *testing.T) {
 		person, printed, _ := atTerminal(t, store,
 			`"$REDLATCH" run -c 'echo ready; while read x; do echo "got <$x>"; done' d; echo "stopped $?"; read y; fg >/dev/null; echo "code $?"`)

@@ -4,6 +4,8 @@ package child
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -63,7 +65,28 @@ func runnable(file string) error {
 	case unix.Access(file, unix.X_OK) != nil:
 		return errNoExecution
 	}
-	return nil
+	return interpreted(file)
+}
+
+// interpreted looks whether the interpreter of a script is there.
+func interpreted(file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil // one that may be executed and not read
+	}
+	defer f.Close()
+	head := make([]byte, 256)
+	n, _ := io.ReadFull(f, head)
+	line, ok := strings.CutPrefix(string(head[:n]), "#!")
+	if !ok {
+		return nil
+	}
+	line, _, _ = strings.Cut(line, "\n")
+	words := strings.Fields(line)
+	if len(words) == 0 || unix.Access(words[0], unix.X_OK) == nil {
+		return nil
+	}
+	return fmt.Errorf("there is no %q, which its first line asks for", words[0])
 }
 
 func isNotExist(err error) bool {

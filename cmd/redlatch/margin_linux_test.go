@@ -1,0 +1,94 @@
+package main
+
+import (
+	"flag"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/servertest"
+)
+
+// go test ./cmd/redlatch -run TestMargin -rounds 100 -v measures.
+var rounds = flag.Int("rounds", 3, "how often TestMargin does each of its harms")
+
+// TestMargin measures what is left of the lease when the last of a command and its
+// descendants is gone, for each way in which nobody renews it any more. Nothing may be
+// less than nothing.
+func TestMargin(t *testing.T) {
+	t.Parallel()
+	const ttl, grace = "4.5s", "0.3"
+	seed := rand.Uint64()
+	for _, harm := range []struct {
+		what string
+		do   func(p *proc, server *servertest.RedisServer)
+	}{
+		{"redlatch is killed", func(p *proc, _ *servertest.RedisServer) { p.signal(syscall.SIGKILL) }},
+		{"redlatch is stopped", func(p *proc, _ *servertest.RedisServer) { p.signal(syscall.SIGSTOP) }},
+		{"redlatch is stopped, then killed", func(p *proc, _ *servertest.RedisServer) { p.signal(syscall.SIGSTOP); p.signal(syscall.SIGKILL) }},
+		{"Redis is stopped", func(_ *proc, server *servertest.RedisServer) { server.Stop() }},
+		{"Redis is killed", func(_ *proc, server *servertest.RedisServer) { server.Kill() }},
+	} {
+		t.Run(harm.what, func(t *testing.T) {
+			t.Parallel()
+			var mu sync.Mutex
+			var margins []time.Duration
+			next := make(chan int)
+			var work sync.WaitGroup
+			for range 4 {
+				work.Go(func() {
+					for n := range next {
+						m := margin(t, ttl, grace, rand.New(rand.NewPCG(seed, uint64(n))), harm.do)
+						mu.Lock()
+						margins = append(margins, m)
+						mu.Unlock()
+					}
+				})
+			}
+			for n := range *rounds {
+				next <- n
+			}
+			close(next)
+			work.Wait()
+			slices.Sort(margins)
+			t.Logf("%d rounds, lease %s, grace %s s: least %v, median %v, most %v", len(margins), ttl, grace,
+				margins[0].Round(time.Millisecond), margins[len(margins)/2].Round(time.Millisecond), margins[len(margins)-1].Round(time.Millisecond))
+			if margins[0] <= 0 {
+				t.Errorf("some were alive for %v when others could have had the lock (seed %d)", -margins[0], seed)
+			}
+		})
+	}
+}
+
+// margin is one round.
+func margin(t *testing.T, ttl, grace string, random *rand.Rand, harm func(*proc, *servertest.RedisServer)) time.Duration {
+	server := servertest.Redis(t, servertest.RedisConfig{})
+	defer server.Close()
+	p, clan := startClan(t, server.URL(), "--ttl", ttl, "--grace", grace)
+	// At any time between two renewals; what follows is not waited for by this.
+	when := time.After(time.Duration(random.Int64N(int64(1600 * time.Millisecond))))
+	<-when
+	asked := time.Now()
+	left, err := server.Do("PTTL", "lock:x")
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	// A renewal between the question and the harm makes it later: then the margin is
+	// larger than what is measured.
+	passesOn := asked.Add(time.Duration(left.(int64)) * time.Millisecond)
+	harm(p, server)
+	for pause := time.Millisecond; len(clan.alive()) > 0; {
+		if time.Since(passesOn) > patience {
+			t.Errorf("%v do not end", clan.alive())
+			return -patience
+		}
+		time.Sleep(pause)
+	}
+	gone := time.Now()
+	_ = p.cmd.Process.Signal(syscall.SIGCONT) // of a dead one: nothing
+	return passesOn.Sub(gone)
+}
