@@ -373,3 +373,27 @@ func TestEverySignalThatEndsACommand(t *testing.T) {
 		start(t, "mem:", "run", "x", "--", "sh", "-c", fmt.Sprintf("ulimit -c 0; kill -%d $$", sig)).want(128 + int(sig))
 	}
 }
+
+// TestTheFirstProcess runs redlatch as a container does.
+func TestTheFirstProcess(t *testing.T) {
+	t.Parallel()
+	for _, guard := range []string{"", "--no-guard"} {
+		p := &proc{t: t, ended: make(chan struct{}), cmd: exec.Command("unshare", "-pf", "--mount-proc", "--kill-child", "sh", "-c", fmt.Sprintf(`exec "$0" run %s -c "$1" x`, guard), binary,
+			`trap 'echo got TERM; exit 9' TERM
+[ "$(cat /proc/1/comm)" = redlatch ] || exit 1
+for i in 1 2 3; do (setsid sh -c "sleep 0.01" &); done
+while ps -A -o stat= | grep -q Z; do sleep 0.02; done
+echo ready
+while :; do sleep 0.02; done`)}
+		p.cmd.Env = environ(urlVariable + "=mem:")
+		p.run()
+		p.says(&p.out, "ready")
+		for first := range children(t, p.cmd.Process.Pid) {
+			if err := syscall.Kill(first, syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.want(9)
+		has(t, p.out.String(), "got TERM")
+	}
+}

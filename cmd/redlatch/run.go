@@ -12,8 +12,17 @@ import (
 	"github.com/redlatch/redlatch/cmd/redlatch/internal/duration"
 )
 
-// reserve is kept between the command's end and the lease's, beyond the grace.
+// reserve is kept between the command's end and the lease's, beyond the grace: at least
+// that, and more of a longer lease. A machine under load takes its time to end a process.
 const reserve = time.Second
+
+// reserve is what this run keeps. The two renewals that may fail have their time before it.
+func (o *runOptions) reserve() time.Duration {
+	return max(reserve, min(o.ttl/10, o.ttl/3-o.grace))
+}
+
+// last is what is left of the lease, at least, when the command is killed.
+func (o *runOptions) last() time.Duration { return o.reserve() / 2 }
 
 // runOptions are the flags of run.
 type runOptions struct {

@@ -11,9 +11,10 @@ else's. What the command leaves running in its group when it ends gets half a se
 to end, then TERM, then KILL: it works under the lock, so it ends with it. What must
 outlive the lock is started with setsid.
 
-If redlatch itself is killed with SIGKILL, the kernel kills the command on Linux, but
-not what that has started; on other systems nobody does. If it is stopped with
-SIGSTOP, the command runs on, beyond the lease's end too: its fence is what tells.`
+Between redlatch and the command stands a small process, rl-guard. If redlatch is
+killed, with SIGKILL too, or does not run when it must act (SIGSTOP, Ctrl-Z), rl-guard
+stops the command: TERM, the grace, KILL, before the lock can be anybody else's.
+` + runSystem
 
 // shell is how -c runs its string.
 func shell(command string) []string { return []string{"/bin/sh", "-c", command} }

@@ -107,7 +107,7 @@ func (r *running) acquire() (*redlatch.Held, error) {
 	defer cancel()
 	take := r.locks.TryLock
 	options := redlatch.Options{
-		TTL: r.o.ttl, HoldAtLeast: r.o.holdAtLeast, StopMargin: r.o.grace + reserve,
+		TTL: r.o.ttl, HoldAtLeast: r.o.holdAtLeast, StopMargin: r.o.grace + r.o.reserve(),
 		Confirm: true, Labels: r.o.labels, Note: r.o.note,
 	}
 	if r.o.wait != 0 {
@@ -217,7 +217,7 @@ func (r *running) start(held *redlatch.Held) (*child.Child, error) {
 	}
 	r.command.Guard = &child.Orders{Grace: r.o.grace, Signal: r.o.onLost.asks()}
 	if held != nil && !r.o.onLost.warn {
-		r.command.Guard.For = time.Until(held.Until()) - last
+		r.command.Guard.For = time.Until(held.Until()) - r.o.last()
 	}
 	if files, ok := r.store.Store.(interface{ Lifeline() (*os.File, error) }); ok && held != nil {
 		keep, err := files.Lifeline()

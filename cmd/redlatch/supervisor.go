@@ -16,10 +16,6 @@ import (
 )
 
 const (
-	// last is what is left of the lease, at least, when the command is killed: the time
-	// that a system under load takes to end a process.
-	last = 500 * time.Millisecond
-
 	// drain is how long the group may live on when the command has ended by itself. A
 	// "| tee log" of the command's own sees the end of its input then, and ends.
 	drain = 500 * time.Millisecond
@@ -139,7 +135,7 @@ func (s *supervisor) lose() {
 		return
 	}
 	// The lease's end is the limit, however long the grace is.
-	grace := max(min(s.o.grace, time.Until(s.held.Until())-last), 0)
+	grace := max(min(s.o.grace, time.Until(s.held.Until())-s.o.last()), 0)
 	how := fmt.Sprintf("%s, KILL in %s", signalText(s.o.onLost.sig), duration.Format(grace))
 	if s.o.onLost.kill || grace == 0 {
 		grace, how = 0, "KILL"
@@ -167,7 +163,7 @@ func (s *supervisor) prolong() func() {
 			case <-end:
 				return
 			case <-s.renewed:
-				s.child.Extend(time.Until(s.held.Until()) - last)
+				s.child.Extend(time.Until(s.held.Until()) - s.o.last())
 			}
 		}
 	})

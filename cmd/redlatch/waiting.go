@@ -107,19 +107,18 @@ func (w *waiting) end() {
 // answered looks whether the store answers.
 func (w *waiting) answered() {
 	since, err := w.store.silence()
+	before := w.silent
+	w.silent = err
 	switch {
-	case err == nil && w.silent != nil:
-		w.silent, w.said = nil, false
+	case err == nil && before != nil:
+		w.said = false
 		w.giveUp.Stop()
 		w.tell.Reset(0)
-	case err != nil && w.silent == nil && w.r.o.onUnavailable != keepTrying:
-		w.giveUp.Reset(time.Until(since.Add(w.r.o.retryStart)))
-		fallthrough
-	case err != nil && w.silent == nil:
+	case err != nil && before == nil:
 		w.tell.Reset(firstProgress)
-		fallthrough
-	default:
-		w.silent = err
+		if w.r.o.onUnavailable != keepTrying {
+			w.giveUp.Reset(time.Until(since.Add(w.r.o.retryStart)))
+		}
 	}
 }
 
@@ -174,13 +173,11 @@ func (s *watched) Wait(ctx context.Context, name, id string, rev uint64) (lease.
 
 func (s *watched) note(since time.Time, err error) {
 	s.mu.Lock()
-	switch {
-	case !unanswered(err):
-		s.err = nil
-	case s.err == nil:
+	if s.err == nil {
 		s.since = since
-		fallthrough
-	default:
+	}
+	s.err = nil
+	if unanswered(err) {
 		s.err = err
 	}
 	s.mu.Unlock()

@@ -43,8 +43,12 @@ type process struct {
 // ended: it only waits for a parent that looks.
 func (p process) ended() bool { return p.state == 'Z' || p.state == 'X' }
 
-// processes are all that we may see.
+// processes are all that we may see. There are none if /proc tells of another container:
+// its numbers are not ours.
 func processes() []process {
+	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
+		return nil
+	}
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
