@@ -70,14 +70,14 @@ func margin(t *testing.T, ttl, grace string, random *rand.Rand, harm func(*proc,
 	when := time.After(time.Duration(random.Int64N(int64(5 * time.Second))))
 	<-when
 	asked := time.Now()
-	left, err := server.Do("PTTL", "lock:x")
+	left, err := leaseLeft(server)
 	if err != nil {
 		t.Error(err)
 		return 0
 	}
 	// A renewal between the question and the harm makes it later: then the margin is
 	// larger than what is measured.
-	passesOn := asked.Add(time.Duration(left.(int64)) * time.Millisecond)
+	passesOn := asked.Add(left)
 	harm(p, server)
 	for pause := time.Millisecond; len(clan.alive()) > 0; {
 		if time.Since(passesOn) > patience {

@@ -129,7 +129,7 @@ func (p process) signal(sig syscall.Signal) {
 	if err != nil {
 		return
 	}
-	defer handle.Release()
+	defer func() { _ = handle.Release() }()
 	if now, ok := stat(p.pid); ok && now.started == p.started {
 		_ = handle.Signal(sig)
 	}
