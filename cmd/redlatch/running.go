@@ -131,15 +131,14 @@ func (r *running) acquire() (*redlatch.Held, error) {
 	for {
 		select {
 		case got := <-answered:
-			switch {
-			case ended != nil && got.held != nil:
-				_ = got.held.Unlock() // it ends with its lease if this does not reach the store
-				return nil, ended
-			case ended != nil:
-				return nil, ended
-			}
 			w.end()
-			return got.held, r.notAcquired(got.err)
+			if ended == nil {
+				return got.held, r.notAcquired(got.err)
+			}
+			if got.held != nil {
+				_ = got.held.Unlock() // it ends with its lease if this does not reach the store
+			}
+			return nil, ended
 		case sig := <-r.signals:
 			if slices.Contains(ending, sig) {
 				ended = interrupted(sig)

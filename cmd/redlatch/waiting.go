@@ -67,22 +67,28 @@ func (w *waiting) progress() {
 	if time.Since(w.asked) >= fresh {
 		w.who, w.asked = w.r.inTheWay(nil), time.Now()
 	}
-	limit := "without limit"
-	if w.r.o.wait != forever {
-		limit = "up to " + duration.Format(w.r.o.wait)
-	}
 	if w.r.rewrites() {
 		w.live = true
 		fmt.Fprintf(w.r.err, "\r\x1b[Kredlatch: waiting for %s (%s) - %s, %s",
-			w.r.name, duration.Format(time.Since(w.began).Truncate(time.Second)), w.who, limit)
+			w.r.name, duration.Format(time.Since(w.began).Truncate(time.Second)), w.who, w.r.limit())
 		w.tell.Reset(time.Second)
 		return
 	}
 	w.asked = time.Time{}
-	w.r.info("waiting for %s - %s, %s", w.r.name, w.who, limit)
+	w.r.info("waiting for %s - %s, %s", w.r.name, w.who, w.r.limit())
 	pauses := []time.Duration{10 * time.Second, 50 * time.Second, 5 * time.Minute}
 	w.tell.Reset(pauses[min(w.lines, len(pauses)-1)])
 	w.lines++
+}
+
+// progress tells once that we wait, and for whom.
+func (r *running) progress() { r.info("waiting for %s - %s, %s", r.name, r.inTheWay(nil), r.limit()) }
+
+func (r *running) limit() string {
+	if r.o.wait == forever {
+		return "without limit"
+	}
+	return "up to " + duration.Format(r.o.wait)
 }
 
 // rewrites reports whether messages go to a person who sees a line change.

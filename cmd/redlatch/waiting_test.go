@@ -29,7 +29,7 @@ func TestRetryStart(t *testing.T) {
 	}
 }
 
-func TestTheStoreIsAway(t *testing.T) {
+func TestRunWhereTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	away := "redis://127.0.0.1:1"
 	p := start(t, away, "run", "--retry-start", "0.7", "x", "--", "echo", "ran").want(codeUnavailable)
