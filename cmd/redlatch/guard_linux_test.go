@@ -174,6 +174,38 @@ func TestAKilledRunLetsItsCommandCleanUp(t *testing.T) {
 	}
 }
 
+// TestACommandMayOutliveItsFirstLease: the guard is told of the renewals.
+func TestACommandMayOutliveItsFirstLease(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, store string) {
+		p := start(t, store, "run", "--ttl", "3.3s", "--grace", "0", "x", "--", "sh", "-c", "sleep 4.5; exit 3").want(3)
+		if p.err.String() != "" {
+			t.Errorf("it says %q", p.err.String())
+		}
+	})
+}
+
+// TestAStoppedCommandIsAskedToo: it hears only when it is continued.
+func TestAStoppedCommandIsAskedToo(t *testing.T) {
+	t.Parallel()
+	const command = `trap 'echo cleaned >"$FILE"; exit' TERM; echo $$; kill -STOP $$; while :; do sleep 0.02; done`
+	for _, who := range []string{"redlatch", "the guard"} {
+		file := filepath.Join(t.TempDir(), "cleaned")
+		p := startEnv(t, environ(urlVariable+"="+redisURL(t), "FILE="+file), "run", "--ttl", "5m", "--grace", "1m", "--max-runtime", "1", "-c", command, "x")
+		pid := p.number()
+		servertest.Eventually(t, patience, "the command to stop", func() bool { return state(pid) == 'T' })
+		if who == "redlatch" {
+			p.want(codeMaxRuntime)
+		} else {
+			p.signal(syscall.SIGKILL)
+		}
+		servertest.Eventually(t, patience, who+" to ask the command", func() bool {
+			text, _ := os.ReadFile(file)
+			return string(text) == "cleaned\n"
+		})
+	}
+}
+
 // TestTheGuardEndsAllWhenWeDoNotRun stops redlatch, which then renews nothing.
 func TestTheGuardEndsAllWhenWeDoNotRun(t *testing.T) {
 	t.Parallel()
