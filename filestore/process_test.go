@@ -40,9 +40,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// parts are those that need not have a Store.
+var parts = map[string]func(dir string) error{}
+
 // play is one of the other processes. It ends with its standard input at the latest, so
 // that none outlives the test.
 func play(part string, args []string) error {
+	if alone := parts[part]; alone != nil {
+		return alone(args[0])
+	}
 	s, err := New(args[0], Options{})
 	if err != nil {
 		return err
@@ -147,8 +153,15 @@ type other struct {
 
 func start(t *testing.T, part string, args ...string) *other {
 	t.Helper()
+	return startWith(t, nil, part, args...)
+}
+
+// startWith gives it files besides.
+func startWith(t *testing.T, files []*os.File, part string, args ...string) *other {
+	t.Helper()
 	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), partEnv+"="+part, "GOMAXPROCS=1")
+	cmd.ExtraFiles = files
+	cmd.Env = append(os.Environ(), partEnv+"="+part, "GOMAXPROCS=1", "GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -26,6 +26,13 @@ func newStore(t *testing.T, dir string) *Store {
 	return s
 }
 
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func claim(ttl time.Duration) lease.Claim { return lease.Claim{ID: lease.NewID(), TTL: ttl} }
 
 // patient is the time for what has to happen soon; only a hang uses all of it.
