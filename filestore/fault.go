@@ -30,12 +30,18 @@ func (s *Store) fault(dir, file string, err error) error {
 	}
 	kind := driver.Unavailable
 	switch {
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		kind = driver.Denied
+	case errors.Is(err, fs.ErrPermission):
+		kind, err = driver.Denied, fmt.Errorf("%w (locks are one user's: run as the user who owns them, or use another directory)", err)
+	case errors.Is(err, syscall.EROFS):
+		kind, err = driver.Denied, fmt.Errorf("%w (mount it for writing, or use another directory)", err)
 	case errors.Is(err, syscall.ELOOP):
-		kind, err = driver.Denied, fmt.Errorf("%w (it is not a plain file)", err)
+		kind, err = driver.Denied, fmt.Errorf("%w (it is a link or something else that does not belong here: look who has put it there, and remove it)", err)
+	case errors.Is(err, syscall.ENOTDIR):
+		err = fmt.Errorf("%w (a file is in the way: give a directory)", err)
+	case noRoom(err):
+		err = fmt.Errorf("%w (make room, in bytes, files or quota; until then who holds a lock can renew and release it, and nobody new gets one)", err)
 	case errors.Is(err, fs.ErrNotExist):
-		err = fmt.Errorf("%w (was the directory removed? this process does not use another one in its place)", err)
+		err = fmt.Errorf("%w (was the directory removed or moved? this process does not use another one in its place: start it again)", err)
 	}
 	return &driver.Fault{Kind: kind, Err: err}
 }
@@ -52,4 +58,8 @@ func (s *Store) misplaced(file string, err error) error {
 func (s *Store) late(ctx context.Context, file string) error {
 	return &driver.Fault{Kind: driver.Unavailable, Err: fmt.Errorf(
 		"no turn at %s: %w", filepath.Join(s.dir, file), ctx.Err())}
+}
+
+func noRoom(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// longest is how long a file's name may get by escaping; file systems take 255 bytes.
-const longest = 240
+// longest is how long a file's name may get by escaping. File systems take 255 bytes,
+// encrypting ones as little as 143.
+const longest = 140
 
 // mark begins what is not a plain escaped name. Escaping never writes it.
 const mark = '~'

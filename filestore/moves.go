@@ -214,7 +214,8 @@ func (s *Store) step(sh *shard, name string, f func(*record, time.Time, func(str
 	now, dead := r.clock(s.host), s.dying()
 	r.settle(dead, now)
 	refused := f(r, now, dead)
-	if err := s.save(sh, file, r, body); err != nil {
+	grows := len(r.queue.Claims) > len(before)
+	if err := s.save(sh, file, r, body, grows); err != nil {
 		return nil, err
 	}
 	return r.news(before), refused
@@ -223,6 +224,9 @@ func (s *Store) step(sh *shard, name string, f func(*record, time.Time, func(str
 // glance is what a step would find, without the lock: files are replaced whole, so what
 // is read is one state. stale says that a step would change it.
 func (s *Store) glance(name string) (r *record, stale bool, err error) {
+	if err := s.inPlace(); err != nil {
+		return nil, false, err
+	}
 	r, body, err := s.read(fileName(name), name)
 	if err != nil {
 		return nil, false, err
@@ -239,15 +243,10 @@ func (s *Store) glance(name string) (r *record, stale bool, err error) {
 
 // read returns nil for a name that has no file.
 func (s *Store) read(file, name string) (r *record, body []byte, err error) {
-	f, err := openPlain(s.names, file, os.O_RDONLY)
+	text, err := s.text(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
 	}
-	if err != nil {
-		return nil, nil, s.fault(namesDir, file, err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(f)
 	if err != nil {
 		return nil, nil, s.fault(namesDir, file, err)
 	}
@@ -261,6 +260,16 @@ func (s *Store) read(file, name string) (r *record, body []byte, err error) {
 	return r, body, nil
 }
 
+// text is the content of a name's file.
+func (s *Store) text(file string) ([]byte, error) {
+	f, err := openPlain(s.names, file, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
 // save writes what has changed. The new state is a file of its own until it is complete
 // and takes the old one's place in one step; one such file per shard is enough, and what
 // a killed process left of it is removed.
@@ -268,7 +277,9 @@ func (s *Store) read(file, name string) (r *record, body []byte, err error) {
 // A name that nobody uses any more loses its file in the same step. That is not only
 // tidy: file systems write a replaced file to the disk soon, and one that comes and goes
 // never.
-func (s *Store) save(sh *shard, file string, r *record, body []byte) error {
+//
+// Where nothing else is left, a record that does not grow may use what was set aside.
+func (s *Store) save(sh *shard, file string, r *record, body []byte, grows bool) error {
 	if body == nil && r.queue.Idle() {
 		return nil
 	}
@@ -283,7 +294,12 @@ func (s *Store) save(sh *shard, file string, r *record, body []byte) error {
 		return nil
 	}
 	temp := string(mark) + sh.file
-	err = s.write(temp, append(head, after...), r.lasting())
+	write := func() error { return s.write(temp, append(head, after...), r.lasting()) }
+	if grows {
+		err = write()
+	} else {
+		err = s.spend(write)
+	}
 	if err == nil {
 		err = s.names.Rename(temp, file)
 	}
@@ -304,7 +320,7 @@ func forgettable(r *record) bool {
 
 // forget removes the file. The last ticket is noted first: in between there are both.
 func (s *Store) forget(sh *shard, file string, r *record) error {
-	err := sh.raise(r.queue.Last)
+	err := s.spend(func() error { return sh.raise(r.queue.Last) })
 	if err == nil {
 		err = s.names.Remove(file)
 	}
@@ -329,7 +345,13 @@ func (s *Store) write(file string, text []byte, lasting bool) error {
 	if err == nil && lasting {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close())
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		_ = s.names.Remove(file) // it takes room
+	}
+	return err
 }
 
 func (s *Store) syncNames() error {
@@ -343,6 +365,9 @@ func (s *Store) syncNames() error {
 
 // files lists the names' files.
 func (s *Store) files() ([]string, error) {
+	if err := s.inPlace(); err != nil {
+		return nil, err
+	}
 	d, err := s.names.Open(".")
 	if err != nil {
 		return nil, s.fault(namesDir, "", err)

@@ -23,16 +23,18 @@ type self struct {
 // name and unlocked may conclude that the Store is dead.
 func (s *Store) birth() error {
 	temp := string(mark) + s.self.id
-	f, err := s.alive.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	var f *os.File
+	err := s.spend(func() (err error) {
+		f, err = s.alive.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		return err
+	})
 	if err != nil {
 		return s.fault(aliveDir, temp, err)
 	}
-	_, err = fmt.Fprintf(f, "pid %d\n", os.Getpid()) // for people
-	if err == nil {
-		var ok bool
-		if ok, err = tryLock(f); err == nil && !ok {
-			err = errors.New("somebody else has locked it")
-		}
+	fmt.Fprintf(f, "pid %d\n", os.Getpid()) // for people; a release does without on a full disk
+	ok, err := tryLock(f)
+	if err == nil && !ok {
+		err = errors.New("somebody else has locked it")
 	}
 	if err == nil {
 		err = s.alive.Rename(temp, s.self.id)

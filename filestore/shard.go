@@ -79,6 +79,9 @@ func (s *Store) try(sh *shard) (bool, error) {
 			return false, err
 		}
 		info, err := f.Stat()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			err = f.Chmod(0o600) // whoever can open it can lock it
+		}
 		if err != nil {
 			_ = f.Close()
 			return false, err
@@ -91,6 +94,10 @@ func (s *Store) try(sh *shard) (bool, error) {
 	}
 	found, err := s.top.Lstat(sh.file)
 	if err == nil && os.SameFile(found, sh.info) {
+		if err := s.inPlace(); err != nil {
+			_ = unlock(sh.open)
+			return false, err
+		}
 		if found.Size() == 0 {
 			_, _ = sh.open.WriteAt(note(0), 0) // room for the note while there is any: a release must not need it
 		}
@@ -101,6 +108,19 @@ func (s *Store) try(sh *shard) (bool, error) {
 		err = nil
 	}
 	return false, err
+}
+
+// inPlace reports a directory that is not at its path any more: others use what is there
+// now, and a lock here would exclude none of them.
+func (s *Store) inPlace() error {
+	found, err := os.Stat(s.dir)
+	if err == nil && !os.SameFile(found, s.here) {
+		err = &os.PathError{Op: "open", Path: s.dir, Err: fs.ErrNotExist}
+	}
+	if err != nil {
+		return s.fault("", "", err)
+	}
+	return nil
 }
 
 // exit gives the lock back.

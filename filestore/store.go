@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -34,6 +35,16 @@ type Options struct {
 	// whoever has the token; it ends with the host's boot. A claim that waits still
 	// falls out with the process.
 	Detached bool
+
+	// AnyFileSystem takes a directory on a file system of which other hosts may have a
+	// part. It excludes on this host only all the same, and as soon as another host uses
+	// the directory, not even there.
+	AnyFileSystem bool
+
+	// OthersMayWrite takes a directory that others own or may write to, or could replace
+	// by another. It is for a container in which that cannot be had otherwise: whoever
+	// can write there can take locks away from their holders.
+	OthersMayWrite bool
 }
 
 // minTTL is the shortest lease: shorter ones are over before a process gets its turn.
@@ -53,6 +64,8 @@ type Store struct {
 	nodeID string // the directory's, for this boot
 
 	top, names, alive, wake *os.Root
+
+	here fs.FileInfo // of the directory that is open as top
 
 	shards  [shards]shard
 	self    self
@@ -76,7 +89,8 @@ type host struct {
 	wall   func() time.Time
 }
 
-// New opens the directory, making it (for the user alone) if need be.
+// New opens the directory, making it (for the user alone) if need be. It is refused if
+// somebody else could do something to its locks, see the package comment.
 func New(dir string, o Options) (*Store, error) { return open(dir, o, thisHost()) }
 
 func open(dir string, o Options, h host) (_ *Store, err error) {
@@ -119,11 +133,20 @@ func open(dir string, o Options, h host) (_ *Store, err error) {
 }
 
 func (s *Store) openRoots() (err error) {
+	if err := s.checkWay(); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return s.fault("", "", err)
 	}
+	if err := s.checkWay(); err != nil { // somebody may have made a part of it first
+		return err
+	}
 	if s.top, err = os.OpenRoot(s.dir); err != nil {
 		return s.fault("", "", err)
+	}
+	if s.here, err = s.admit(s.top, ""); err != nil {
+		return err
 	}
 	for _, sub := range []struct {
 		name string
@@ -132,22 +155,81 @@ func (s *Store) openRoots() (err error) {
 		if err := s.top.Mkdir(sub.name, 0o700); err != nil && !os.IsExist(err) {
 			return s.fault("", sub.name, err)
 		}
+		// The others find the pipes by their paths, so a link is not a directory here.
+		if info, err := s.top.Lstat(sub.name); err == nil && !info.IsDir() {
+			return s.fault("", sub.name, notPlain(sub.name))
+		}
 		if *sub.root, err = s.top.OpenRoot(sub.name); err != nil {
 			return s.fault("", sub.name, err)
+		}
+		if _, err := s.admit(*sub.root, sub.name); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// openPlain opens a file of the directory that is not a symbolic link. An os.Root keeps
-// links from leading out of it, and follows the others whatever the flags say.
+// checkWay is checkPath as the user wants it.
+func (s *Store) checkWay() error {
+	if s.o.OthersMayWrite {
+		return nil
+	}
+	if err := checkPath(s.dir); err != nil {
+		return s.fault("", "", err)
+	}
+	return nil
+}
+
+// admit looks at a directory after it has been opened: what is looked at is what is used.
+func (s *Store) admit(root *os.Root, sub string) (fs.FileInfo, error) {
+	d, err := root.Open(".")
+	if err != nil {
+		return nil, s.fault("", sub, err)
+	}
+	defer d.Close()
+	info, err := d.Stat()
+	if err != nil {
+		return nil, s.fault("", sub, err)
+	}
+	path := filepath.Join(s.dir, sub)
+	if !s.o.OthersMayWrite {
+		if err := checkOwn(path, info); err != nil {
+			return nil, err
+		}
+		// We have made it for the user alone; a chmod -R of the whole has opened it.
+		if sub != "" && info.Mode().Perm()&0o077 != 0 {
+			if err := d.Chmod(0o700); err != nil {
+				return nil, s.fault("", sub, err)
+			}
+		}
+	}
+	switch kind, err := remote(d); {
+	case err != nil:
+		return nil, s.fault("", sub, err)
+	case kind != "" && !s.o.AnyFileSystem:
+		return nil, &driver.Fault{Kind: driver.Refused, Err: fmt.Errorf("lock directory %s: it is on %s, "+
+			"where other hosts may use it too, and files exclude on one host only; use a local directory, or a server for several hosts", path, kind)}
+	}
+	return info, nil
+}
+
+// openPlain opens a file of the directory that is a file and the user's. An os.Root keeps
+// links from leading out of it, and follows the others whatever the flags say; a pipe or
+// a device would be waited for. Nobody else can change it between the look and the open.
 func openPlain(root *os.Root, file string, flag int) (*os.File, error) {
 	info, err := root.Lstat(file)
-	if err == nil && !info.Mode().IsRegular() {
-		return nil, &os.PathError{Op: "open", Path: file, Err: syscall.ELOOP}
+	if err == nil {
+		if !info.Mode().IsRegular() {
+			return nil, notPlain(file)
+		}
+		if err := foreign(info); err != nil {
+			return nil, &os.PathError{Op: "open", Path: file, Err: err}
+		}
 	}
 	return root.OpenFile(file, flag, 0o600)
 }
+
+func notPlain(file string) error { return &os.PathError{Op: "open", Path: file, Err: syscall.ELOOP} }
 
 func (s *Store) Features() driver.Features {
 	return driver.Features{

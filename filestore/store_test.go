@@ -187,19 +187,63 @@ func TestDamagedFileKeepsTheLockClosed(t *testing.T) {
 	}
 }
 
-func TestRemovedDirectoryIsAnError(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "d")
-	s := newStore(t, dir)
-	for os.RemoveAll(dir) != nil { // housekeeping may just be making a file
-		if t.Context().Err() != nil {
-			t.Fatal("cannot remove the directory")
-		}
-	}
-	newStore(t, dir) // another process makes it again
-	_, err := s.Join(t.Context(), "n", claim(time.Minute))
-	var fault *driver.Fault
-	if !errors.As(err, &fault) || fault.Kind != driver.Unavailable || !strings.Contains(err.Error(), dir) {
-		t.Fatalf("got %v", err)
+// What has happened to the directory, every call says, and no wait sleeps over it. Also
+// when it is whole and elsewhere: others use what is at the path now.
+func TestRemovedOrMovedDirectoryIsAnError(t *testing.T) {
+	for _, test := range []struct {
+		what string
+		do   func(dir string) error
+		same bool // another one is made in its place
+	}{
+		{"removed", os.RemoveAll, false},
+		{"removed and made again", os.RemoveAll, true},
+		{"moved", func(dir string) error { return os.Rename(dir, dir+"-old") }, false},
+		{"moved and made again", func(dir string) error { return os.Rename(dir, dir+"-old") }, true},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "d")
+			s := newStore(t, dir)
+			mine, queued := claim(time.Minute), claim(time.Minute)
+			st := join(t, s, "n", mine)
+			waits := join(t, s, "n", queued)
+			answer := make(chan error, 1)
+			ctx := patient(t)
+			go func() {
+				_, err := s.Wait(ctx, "n", queued.ID, waits.Rev)
+				answer <- err
+			}()
+			for !s.waiting.looked("n") && ctx.Err() == nil {
+				sleep(ctx, time.Millisecond)
+			}
+			for test.do(dir) != nil { // housekeeping may just be making a file
+				if ctx.Err() != nil {
+					t.Fatal("cannot do that to the directory")
+				}
+			}
+			if test.same {
+				join(t, newStore(t, dir), "n", claim(time.Minute))
+			}
+			check := func(call string, err error) {
+				t.Helper()
+				var fault *driver.Fault
+				if !errors.As(err, &fault) || fault.Kind != driver.Unavailable || ctx.Err() != nil ||
+					!strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "removed or moved") {
+					t.Errorf("%s: %v", call, err)
+				}
+			}
+			_, err := s.Join(ctx, "m", claim(time.Minute))
+			check("join", err)
+			ref := driver.Ref{Name: "n", Token: lease.Token{ID: mine.ID, Ticket: st.Ticket}, TTL: time.Minute}
+			check("renew", s.Renew(ctx, []driver.Ref{ref})[0].Err)
+			_, err = s.Leave(ctx, "n", mine.ID, lease.Seal{})
+			check("leave", err)
+			_, err = s.Inspect(ctx, "n")
+			check("inspect", err)
+			for _, err := range s.Names(ctx, "") {
+				check("names", err)
+			}
+			check("wait", <-answer)
+		})
 	}
 }
 
@@ -372,6 +416,7 @@ func TestTornFilesGoWithTheBoot(t *testing.T) {
 		}
 	}
 	crash(one)
+	crash(same)
 	two := openOn(t, dir, boot("two", time.Now()))
 	for name := range torn {
 		if st := join(t, two, name, claim(time.Hour)); st.State != lease.Held {
@@ -441,6 +486,7 @@ func TestDetachedClaimEndsWithTheBoot(t *testing.T) {
 		t.Errorf("another Store in the same boot: %+v", st)
 	}
 	crash(one)
+	crash(same)
 
 	two := detached(t, dir, boot("two", start.Add(-time.Hour)))
 	if q, err := two.Inspect(t.Context(), "held"); err != nil || len(q.Claims) != 0 {

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/driver"
 	"github.com/redlatch/redlatch/lease"
 )
 
@@ -22,6 +26,7 @@ const (
 // it does is needed for a lock to be right.
 func (s *Store) housekeeping() {
 	for {
+		s.setAside()
 		s.sweep()
 		if !sleep(s.ctx, sweepEvery) {
 			return
@@ -128,24 +133,49 @@ func (s *Store) firstInBoot() error {
 			return s.fault("", bootFile, err)
 		}
 	}
-	if text, err := s.top.ReadFile(bootFile); err == nil {
-		if boot, id, ok := strings.Cut(strings.TrimSpace(string(text)), " "); ok && boot == "boot="+s.host.boot {
-			s.nodeID = id
-			return nil
-		}
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return s.fault("", bootFile, err)
+	}
+	boot, id, ok := strings.Cut(strings.TrimSuffix(string(text), "\n"), " ")
+	if ok && boot == "boot="+s.host.boot {
+		s.nodeID = id
+		return nil
+	}
+	if ok && s.inUse() {
+		return &driver.Fault{Kind: driver.Refused, Err: fmt.Errorf("lock directory %s: processes that were started in another boot "+
+			"(%s, not boot=%s) use it: another host does, or a container with a boot id of its own; files exclude on one host only, "+
+			"so use a local directory, or a server for several hosts", s.dir, boot, s.host.boot)}
 	}
 	if err := s.clearTorn(); err != nil {
 		return err
 	}
 	s.nodeID = lease.NewID()
-	text := "boot=" + s.host.boot + " " + s.nodeID + "\n"
-	if err := f.Truncate(int64(len(text))); err != nil {
+	line := "boot=" + s.host.boot + " " + s.nodeID + "\n"
+	if err := f.Truncate(0); err != nil {
 		return s.fault("", bootFile, err)
 	}
-	if _, err := f.WriteAt([]byte(text), 0); err != nil {
+	err = s.spend(func() error {
+		_, err := f.WriteAt([]byte(line), 0)
+		return err
+	})
+	if err != nil {
 		return s.fault("", bootFile, err)
 	}
 	return nil
+}
+
+// inUse reports whether any Store lives. Processes do not survive a boot, so if one does,
+// theirs and ours are not one after the other but side by side, and each side would take
+// the other's claims for ended.
+func (s *Store) inUse() bool {
+	d, err := s.alive.Open(".")
+	if err != nil {
+		return false
+	}
+	defer d.Close()
+	ids, _ := d.Readdirnames(-1)
+	return slices.ContainsFunc(ids, func(id string) bool { return validStore(id) && !s.dead(id) })
 }
 
 func (s *Store) clearTorn() error {
@@ -154,7 +184,7 @@ func (s *Store) clearTorn() error {
 		return err
 	}
 	for _, file := range files {
-		text, err := s.names.ReadFile(file)
+		text, err := s.text(file)
 		if err != nil || !torn(text) {
 			continue // whoever wants the lock gets the error
 		}

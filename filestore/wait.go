@@ -276,6 +276,10 @@ func (s *Store) lookAround() {
 		round := now >= next
 		if round {
 			next = now.Add(poll)
+			if s.inPlace() != nil {
+				q.wakeAll() // everybody sees it, too
+				continue
+			}
 		}
 		for name, l := range q.all() {
 			if round || now >= l.dueAt(q) {

@@ -1,0 +1,39 @@
+package filestore
+
+import (
+	"crypto/rand"
+	"os"
+)
+
+const (
+	spareFile = "spare"
+	spareSize = 16 << 10
+)
+
+// On a full disk nobody new can get a lock, and that is an error like any other. But who
+// holds one must be able to renew and to release it, and to let the next one in: all of
+// that writes a new record before the old one goes. For this some room is set aside.
+
+// setAside makes the spare file if it is not there, and leaves it if that does not work.
+func (s *Store) setAside() {
+	f, err := s.top.OpenFile(spareFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return
+	}
+	room := make([]byte, spareSize)
+	_, _ = rand.Read(room) // zeros take no room on some file systems
+	_, err = f.Write(room)
+	if closed := f.Close(); err != nil || closed != nil {
+		_ = s.top.Remove(spareFile)
+	}
+}
+
+// spend carries f out; where there is no room for it, once more without the spare file.
+func (s *Store) spend(f func() error) error {
+	err := f()
+	if noRoom(err) {
+		_ = s.top.Remove(spareFile) // if somebody else did, the room may be ours all the same
+		err = f()
+	}
+	return err
+}
