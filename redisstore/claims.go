@@ -79,7 +79,7 @@ func (s *Store) enroll(name string, c lease.Claim) *known {
 		s.claims[place{name, c.ID}] = k
 		s.index.add(name)
 	}
-	if k.w == nil && !c.NoWait && !k.held {
+	if k.w == nil && !c.NoWait {
 		k.w = newWaiting(c)
 	}
 	if k.w != nil {

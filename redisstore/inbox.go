@@ -307,7 +307,8 @@ func (s *Store) granted(message string, subscription uint64) {
 		return
 	}
 	k.w.grant = grant{
-		ticket: ticket, lease: time.Duration(ms) * time.Millisecond, subscription: subscription, at: elapsed.Now(),
+		// Anybody with a right to the channel can publish: no message hands over more than a hand-over does.
+		ticket: ticket, lease: min(millis(ms), k.w.claim.TTL, grantTime), subscription: subscription, at: elapsed.Now(),
 	}
 	if !k.held && k.w.last.State == lease.Waiting {
 		s.take(k)
@@ -325,7 +326,7 @@ func (s *Store) sealed(message string) {
 	if err != nil || !ok {
 		return
 	}
-	seal := parseSeal(parts[2], time.Duration(ms)*time.Millisecond)
+	seal := parseSeal(parts[2], millis(ms))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -360,7 +361,7 @@ func (s *Store) pointed(message string) {
 	defer s.mu.Unlock()
 
 	if k := s.claims[place{name, parts[0]}]; k != nil && k.w != nil {
-		k.w.look = min(k.w.look, elapsed.Now().Add(time.Duration(ms)*time.Millisecond+jitter(0, 50*time.Millisecond)))
+		k.w.look = min(k.w.look, elapsed.Now().Add(millis(ms)+jitter(0, 50*time.Millisecond)))
 		k.w.wake()
 	}
 }

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -34,16 +33,16 @@ func parseQueue(fields []any) (lease.Queue, error) {
 	if err != nil {
 		return lease.Queue{}, err
 	}
-	places, pairs, last := p.list(), p.list(), p.number()
+	places, entries, last := p.pairs(), p.pairs(), p.number()
 	if p.err != nil {
 		return lease.Queue{}, p.err
 	}
 	about := make(map[string]string)
-	for pair := range slices.Chunk(pairs, 2) {
+	for _, pair := range entries {
 		about[pair[0]] = pair[1]
 	}
 	var waiting []redis.Z
-	for pair := range slices.Chunk(places, 2) {
+	for _, pair := range places {
 		score, err := strconv.ParseFloat(pair[1], 64)
 		if err != nil {
 			return lease.Queue{}, fmt.Errorf("a place %q in the queue", pair[1])
@@ -65,7 +64,7 @@ func queue(r reply, last uint64, waiting []redis.Z, about map[string]string) (le
 	}
 	for _, z := range waiting {
 		id, _ := z.Member.(string)
-		if e, ok := waiterEntry(id, uint64(z.Score), about[id]); ok {
+		if e, ok := waiterEntry(id, z.Score, about[id]); ok {
 			q.Claims = append(q.Claims, e)
 		}
 	}
@@ -98,20 +97,20 @@ func holderEntry(r reply, about map[string]string) (lease.Entry, error) {
 }
 
 // waiterEntry reads what function pack in scripts/prelude.lua writes.
-func waiterEntry(id string, ticket uint64, text string) (lease.Entry, bool) {
+func waiterEntry(id string, ticket float64, text string) (lease.Entry, bool) {
 	parts, ok := cutAll(text, 7)
 	if !ok {
 		return lease.Entry{}, false
 	}
-	ttl, err := strconv.ParseInt(parts[1], 10, 64)
-	room, err2 := strconv.Atoi(parts[2])
-	joined, err3 := strconv.ParseInt(parts[3], 10, 64)
+	ttl, err := strconv.ParseUint(parts[1], 10, 53)
+	room, err2 := strconv.ParseUint(parts[2], 10, 31)
+	joined, err3 := strconv.ParseUint(parts[3], 10, 53)
 	token, err4 := lease.ParseToken(parts[4] + "0" + parts[6])
-	if err != nil || err2 != nil || err3 != nil || err4 != nil {
+	if err != nil || err2 != nil || err3 != nil || err4 != nil || !(ticket > 0 && ticket < 1<<53) {
 		return lease.Entry{}, false
 	}
 	return lease.Entry{
-		Claim:  lease.Claim{ID: id, Owner: token.Owner, TTL: time.Duration(ttl) * time.Millisecond, Room: room},
-		Ticket: ticket, Room: room, Joined: time.UnixMilli(joined),
+		Claim:  lease.Claim{ID: id, Owner: token.Owner, TTL: millis(int64(ttl)), Room: int(room)},
+		Ticket: uint64(ticket), Room: int(room), Joined: time.UnixMilli(int64(joined)),
 	}, true
 }

@@ -100,6 +100,9 @@ func (s *Store) heard(ctx context.Context, k *known, c lease.Claim, asked lease.
 	if err != nil {
 		return lease.Standing{}, err
 	}
+	if st.State == lease.Waiting && c.NoWait {
+		return lease.Standing{}, fmt.Errorf("an answer %q to a claim that does not wait", r.state)
+	}
 	if st.State == lease.Waiting && !r.subscribed {
 		s.inbox.missed(sub)
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/lease"
 )
 
 // index is the record of what this process holds and waits for: a set on the server
@@ -203,7 +205,8 @@ func (s *Store) recorded(ctx context.Context, prefix string) ([]string, error) {
 		for _, process := range processes {
 			each := s.client.SScan(ctx, s.keys.record(process), 0, "", indexBatch).Iterator()
 			for each.Next(ctx) {
-				if strings.HasPrefix(each.Val(), prefix) {
+				// Who may write a record can write anything there.
+				if strings.HasPrefix(each.Val(), prefix) && lease.CheckName(each.Val()) == nil {
 					all[each.Val()] = struct{}{}
 				}
 			}

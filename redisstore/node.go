@@ -44,7 +44,7 @@ func (s *Store) Node(ctx context.Context) (lease.Node, error) {
 }
 
 func parseNode(info string) lease.Node {
-	seconds, _ := strconv.ParseInt(infoField(info, "uptime_in_seconds"), 10, 64)
+	seconds, _ := strconv.ParseUint(infoField(info, "uptime_in_seconds"), 10, 32)
 	return lease.Node{ID: infoField(info, "run_id"), Uptime: time.Duration(seconds) * time.Second}
 }
 

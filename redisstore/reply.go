@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,6 +62,9 @@ func (r reply) standing(id string, asked lease.Instant) (lease.Standing, error) 
 	}
 	switch r.state {
 	case "held":
+		if r.ticket == 0 {
+			return lease.Standing{}, fmt.Errorf("an answer %q without a ticket", r.state)
+		}
 		st.State = lease.Held
 		st.Ahead = 0
 		return st, nil
@@ -74,6 +78,9 @@ func (r reply) standing(id string, asked lease.Instant) (lease.Standing, error) 
 		st.State = lease.Gone
 	default:
 		return lease.Standing{}, fmt.Errorf("an answer %q", r.state)
+	}
+	if st.State == lease.Waiting && r.ticket == 0 {
+		return lease.Standing{}, fmt.Errorf("an answer %q without a ticket", r.state)
 	}
 	if r.value != "" {
 		h, err := parseHolder(r.value)
@@ -140,6 +147,14 @@ func parseSeal(text string, left time.Duration) lease.Seal {
 	return s
 }
 
+// farOff is longer than anybody waits, and short enough to be added to a time. Redis takes
+// an expiry in a hundred million years, and says so when it is asked.
+const farOff = 100 * 365 * 24 * time.Hour
+
+func millis(n int64) time.Duration {
+	return time.Duration(max(-1, min(n, farOff.Milliseconds()))) * time.Millisecond
+}
+
 // parser takes one field of an answer after the other and keeps the first error.
 type parser struct {
 	fields []any
@@ -181,18 +196,32 @@ func (p *parser) int() int64 {
 	return n
 }
 
-// number reads a ticket: text, because a script's numbers lose digits on their way.
+// number reads a ticket: text, because a script's numbers lose digits on their way. It is
+// below 2^53: what is not, no script has written.
 func (p *parser) number() uint64 {
-	n, err := strconv.ParseUint(p.text(), 10, 64)
+	n, err := strconv.ParseUint(p.text(), 10, 53)
 	if err != nil {
 		p.fail("is no number")
+		return 0
 	}
 	return n
 }
 
-func (p *parser) millis() time.Duration { return time.Duration(p.int()) * time.Millisecond }
+func (p *parser) millis() time.Duration { return millis(p.int()) }
 
 func (p *parser) micros() time.Time { return time.UnixMicro(int64(p.number())) }
+
+// pairs reads a list of which two and two belong together.
+func (p *parser) pairs() [][]string {
+	list := p.list()
+	if len(list)%2 != 0 {
+		p.fail("is a list of an odd length")
+	}
+	if p.err != nil {
+		return nil
+	}
+	return slices.Collect(slices.Chunk(list, 2))
+}
 
 func (p *parser) list() []string {
 	fields, ok := p.next().([]any)
