@@ -43,10 +43,11 @@ func (s *Store) giveBack(ctx context.Context, name, id, ticket string) {
 func (s *Store) leave(ctx context.Context, name, id, ticket, remember string, seal lease.Seal) (lease.Standing, error) {
 	keys := s.keys.keys(name, id)
 	l := leaving{id: id, only: ticket, remember: remember, seal: seal, foreign: s.opts.Foreign, news: s.keys.news()}
+	moves := s.moves.over(s.lifeline.releases())
 	var answer lease.Standing
 	for call := 0; ; call++ {
 		asked := elapsed.Now()
-		r, err := bound(ctx, func() (reply, error) { return s.moves.leave(ctx, keys, l) })
+		r, err := bound(ctx, func() (reply, error) { return moves.leave(ctx, keys, l) })
 		if err != nil && call > 0 {
 			return answer, nil // it has left; only the dead behind it are still there
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/redlatch/redlatch/lease"
 )
 
@@ -12,6 +14,9 @@ import (
 //
 // keys are those of keyspace.keys, in its order.
 type moves interface {
+	// over is the same over another client of the server.
+	over(client redis.UniversalClient) moves
+
 	join(ctx context.Context, keys []string, j joining) (reply, error)
 	leave(ctx context.Context, keys []string, l leaving) (reply, error)
 

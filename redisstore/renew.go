@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 
 	"github.com/redlatch/redlatch/driver"
 	"github.com/redlatch/redlatch/internal/elapsed"
@@ -32,11 +33,15 @@ func (s *Store) renewSome(ctx context.Context, refs []driver.Ref) []driver.Outco
 		replies []reply
 		errs    []error
 	}
+	over := s.lifeline.renewals()
 	asked := elapsed.Now()
 	got, err := bound(ctx, func() (answers, error) {
-		replies, errs := s.moves.renew(ctx, all)
+		replies, errs := s.moves.over(over).renew(ctx, all)
 		return answers{replies, errs}, nil
 	})
+	if err != nil || !slices.Contains(got.errs, nil) {
+		s.lifeline.failed(over)
+	}
 	outcomes := make([]driver.Outcome, len(refs))
 	for i, ref := range refs {
 		switch {

@@ -51,6 +51,9 @@ func parseReply(fields []any) (reply, error) {
 		value: p.text(), left: p.millis(), sealText: p.text(), sealLeft: p.millis(),
 		subscribed: p.int() > 0, more: p.int() == 1, push: p.int() == 1, now: p.micros(),
 	}
+	if p.err == nil && r.ticket == 0 && (r.state == "held" || r.state == "waiting") {
+		return reply{}, fmt.Errorf("an answer %q without a ticket", r.state)
+	}
 	return r, p.err
 }
 
@@ -62,9 +65,6 @@ func (r reply) standing(id string, asked lease.Instant) (lease.Standing, error) 
 	}
 	switch r.state {
 	case "held":
-		if r.ticket == 0 {
-			return lease.Standing{}, fmt.Errorf("an answer %q without a ticket", r.state)
-		}
 		st.State = lease.Held
 		st.Ahead = 0
 		return st, nil
@@ -78,9 +78,6 @@ func (r reply) standing(id string, asked lease.Instant) (lease.Standing, error) 
 		st.State = lease.Gone
 	default:
 		return lease.Standing{}, fmt.Errorf("an answer %q", r.state)
-	}
-	if st.State == lease.Waiting && r.ticket == 0 {
-		return lease.Standing{}, fmt.Errorf("an answer %q without a ticket", r.state)
 	}
 	if r.value != "" {
 		h, err := parseHolder(r.value)

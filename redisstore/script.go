@@ -17,6 +17,8 @@ type scripts struct {
 	client redis.UniversalClient
 }
 
+func (scripts) over(client redis.UniversalClient) moves { return scripts{client} }
+
 func (s scripts) join(ctx context.Context, keys []string, j joining) (reply, error) {
 	args := []any{
 		j.ID, lease.TokenHead(j.ID), lease.TokenTail(j.Owner), j.TTL.Milliseconds(),

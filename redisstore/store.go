@@ -66,12 +66,13 @@ const grantTime = 5 * time.Second
 type Store struct {
 	driver.Notices
 
-	client  redis.UniversalClient
-	moves   moves // scripts, or of a Plain transactions
-	keys    keyspace
-	opts    Options
-	process string // random: names this Store among all that use the server
-	once    time.Duration
+	client   redis.UniversalClient
+	lifeline lifeline
+	moves    moves // scripts, or of a Plain transactions
+	keys     keyspace
+	opts     Options
+	process  string // random: names this Store among all that use the server
+	once     time.Duration
 
 	inbox inbox
 	work  sync.WaitGroup
@@ -98,6 +99,12 @@ var _ driver.Store = (*Store)(nil)
 
 // New returns a Store on the server of that client, which stays the caller's. It does
 // not connect.
+//
+// Renewals do not go over that client but over at most two connections of the Store's
+// own, made with the client's options: a program that uses up its pool loses no lock by
+// it. They do not pass through the client's hooks. A client of another type than
+// *redis.Client, or one that asks Sentinel, is used for renewals too: give it a pool that
+// the program does not use up.
 //
 // A Ring is refused: it moves keys to other servers when one does not answer, and then
 // two can hold one lock. A Cluster client is refused for now.
@@ -130,6 +137,7 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 		client: client, moves: scripts{client}, keys: keys, opts: o, process: rand.Text(), once: sentOnce(client),
 		quit: make(chan struct{}), claims: make(map[place]*known), lines: make(map[string]*line),
 	}
+	s.lifeline.shared = client
 	s.inbox.init(s)
 	s.index.init(s)
 	return s, nil
@@ -174,5 +182,6 @@ func (s *Store) Close() error {
 
 	s.inbox.close()
 	s.work.Wait()
+	s.lifeline.close()
 	return nil
 }

@@ -34,6 +34,8 @@ type transactions struct {
 	client redis.UniversalClient
 }
 
+func (transactions) over(client redis.UniversalClient) moves { return transactions{client} }
+
 // transactional are the commands without which there is no transaction at all.
 var transactional = []string{"multi", "exec", "watch", "unwatch"}
 
