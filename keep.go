@@ -42,6 +42,7 @@ type kept struct {
 	flying   int // renewals on their way
 	landed   chan struct{}
 	lostTold bool
+	lateTold bool // since the last renewal that was acknowledged
 	notice   *lease.Seal // somebody is said to have broken it
 }
 
@@ -263,13 +264,17 @@ func (k *keeping) land(batch []*kept, refs []driver.Ref, outcomes []driver.Outco
 	k.mu.Lock()
 	now := elapsed.Now()
 	var lost []*kept
-	var renewed []Event
+	var renewed, late []Event
 	for i, e := range batch {
-		before := e.keeper.Until()
+		before, isLate := e.keeper.Until(), e.keeper.Late(now) && !e.lateTold
 		o := k.feed(e, refs[i], outcomes[i], now, sent)
 		if e.keeper.Until() > before && e.hold != nil && o.Lost == nil {
 			renewed = append(renewed, Event{Name: e.hold.shown, Fence: e.token.Ticket, Slack: before.Sub(now)})
 		}
+		if isLate && e.hold != nil && o.Lost == nil {
+			late = append(late, Event{Name: e.hold.shown, Fence: e.token.Ticket, Slack: before.Sub(now), Err: outcomes[i].Err})
+		}
+		e.lateTold = outcomes[i].Err != nil && (e.lateTold || isLate)
 		if k.settle(e, o) {
 			lost = append(lost, e)
 		}
@@ -279,6 +284,9 @@ func (k *keeping) land(batch []*kept, refs []driver.Ref, outcomes []driver.Outco
 	k.mu.Unlock()
 
 	tellLost(lost)
+	for _, e := range late {
+		k.l.cfg.Observer.late(e)
+	}
 	for _, e := range renewed {
 		k.l.cfg.Observer.renewed(e)
 	}

@@ -913,6 +913,58 @@ func TestTheObserverIsTold(t *testing.T) {
 	})
 }
 
+func TestTheObserverIsToldOnceThatRenewalsAreLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var late []redlatch.Event
+		renewed := make(chan struct{}, 1)
+		m := &meddler{Store: memstore.New()}
+		l := locker(t, m, redlatch.Config{Observer: redlatch.Observer{
+			Late: func(e redlatch.Event) { late = append(late, e) },
+			Renewed: func(redlatch.Event) {
+				select {
+				case renewed <- struct{}{}:
+				default:
+				}
+			},
+		}})
+		for what, o := range map[string]redlatch.Options{"without a margin": {TTL: ttl}, "with one": {TTL: ttl, StopMargin: ttl / 2}} {
+			trust := ttl - o.StopMargin
+			held := mustLock(t, l, "x", o)
+			failFor := func(d time.Duration) {
+				synctest.Wait()
+				select {
+				case <-renewed:
+				default:
+				}
+				<-renewed
+				m.set(func(m *meddler) { m.down = true })
+				time.Sleep(d)
+				m.set(func(m *meddler) { m.down = false })
+			}
+			failFor(trust / 2)
+			<-renewed
+			if len(late) != 0 {
+				t.Errorf("%s: told though half was left: %+v", what, late)
+			}
+			failFor(trust * 3 / 4)
+			<-renewed
+			time.Sleep(2 * ttl)
+			if len(late) != 1 || late[0].Name != "x" || late[0].Fence != held.Fence() || late[0].Slack < o.StopMargin || late[0].Slack > o.StopMargin+trust/3 {
+				t.Errorf("%s: told of a renewal that was late, and of those after it: %+v", what, late)
+			}
+			late = nil
+			m.set(func(m *meddler) { m.down = true })
+			<-held.Context().Done()
+			if len(late) != 1 || !errors.Is(late[0].Err, errDown) {
+				t.Errorf("%s: told of renewals that fail: %+v", what, late)
+			}
+			late = nil
+			m.set(func(m *meddler) { m.down = false })
+			mustBe(t, held.Unlock(), redlatch.ErrLost)
+		}
+	})
+}
+
 func TestNewComparesWhatTheProgramNeeds(t *testing.T) {
 	_, err := redlatch.New(weak{memstore.New()}, redlatch.Config{Require: driver.Features{Fence: true, FIFO: true}})
 	mustBe(t, err, redlatch.ErrUnsupported)

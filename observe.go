@@ -14,6 +14,7 @@ type Observer struct {
 	Waited   func(Event) // it has ended to wait, with the lock or without: Waited, Err
 	Acquired func(Event) // a hold begins: Fence, Waited
 	Renewed  func(Event) // a renewal was acknowledged: Slack is the trust that was left when it was
+	Late     func(Event) // renewals are late, less than a third of the lease is left: Slack, Err is what the last one said
 	Lost     func(Event) // a hold ended by itself: Held, Err is a *LostError
 	Released func(Event) // an Unlock ended: Held, Err
 }
@@ -35,6 +36,7 @@ func (o *Observer) waiting(e Event)  { call(o.Waiting, e) }
 func (o *Observer) waited(e Event)   { call(o.Waited, e) }
 func (o *Observer) acquired(e Event) { call(o.Acquired, e) }
 func (o *Observer) renewed(e Event)  { call(o.Renewed, e) }
+func (o *Observer) late(e Event)     { call(o.Late, e) }
 func (o *Observer) lost(e Event)     { call(o.Lost, e) }
 func (o *Observer) released(e Event) { call(o.Released, e) }
 

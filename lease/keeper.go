@@ -150,6 +150,16 @@ func (k *Keeper) Tick(now Instant) Order {
 	return k.order()
 }
 
+// Late reports that renewals are: of the time that the last acknowledged call bought,
+// less than a third is left. One that is tried in time and answered leaves two thirds,
+// and one more that failed before it half.
+func (k *Keeper) Late(now Instant) bool {
+	if k.terms.NoRenew || k.loss != nil || k.done {
+		return false
+	}
+	return k.stop().Sub(now) < k.stop().Sub(k.acked)/3
+}
+
 // Until is when trust ends.
 func (k *Keeper) Until() Instant { return k.until }
 
