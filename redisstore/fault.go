@@ -12,10 +12,11 @@ import (
 )
 
 // fault says what sort of trouble an error is. Redis says it in the first word of its
-// answer; only what a script was denied inside looks like any other error up to Redis
-// 7.0 ("ERR The user executing the script can't run this command"), and so does the
-// answer to what is too long from somebody who has not logged in. What is not an answer
-// of the server at all is a network that failed or a time that ran out.
+// answer; what is only ERR says it in words: that a script was denied something inside (up
+// to Redis 7.0), that a password is not what the server asks for or is missing behind what
+// is too long from somebody who has not logged in, or that it has no such command or
+// database and will not have it the next time either. What is not an answer of the server
+// at all is a network that failed or a time that ran out.
 //
 // Whatever is not known is Unavailable: READONLY, OOM, MISCONF, BUSY, LOADING,
 // NOREPLICAS, MASTERDOWN, CLUSTERDOWN, too many clients. All of them say "not now",
@@ -36,14 +37,18 @@ func kindOf(err error) driver.Kind {
 	if errors.Is(err, lease.ErrNewer) {
 		return driver.Misplaced
 	}
-	switch code := serverCode(err); {
+	code := serverCode(err)
+	says := func(texts ...string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool { return strings.HasPrefix(code, text) })
+	}
+	switch {
 	case code == "NOPERM", code == "NOAUTH", code == "WRONGPASS",
-		strings.HasPrefix(code, "ERR The user executing the script can't"),
-		strings.HasPrefix(code, "ERR Protocol error: unauthenticated"):
+		says("ERR The user executing the script can't", "ERR Protocol error: unauthenticated",
+			"ERR AUTH <password> called without", "ERR invalid password", "ERR Client sent AUTH"):
 		return driver.Denied
 	case code == "WRONGTYPE":
 		return driver.Misplaced
-	case strings.HasPrefix(code, unknownCommand):
+	case says(unknownCommand, "ERR Unknown Redis command called from script", "ERR DB index is out of range", "ERR SELECT is not allowed"):
 		return driver.Refused // renamed away, or a proxy does not have it
 	}
 	return driver.Unavailable

@@ -141,6 +141,19 @@ func TestKindsOfTrouble(t *testing.T) {
 			t.Errorf("a password that is wrong or missing: %v, %v, %v", ask(s), out[0].Err, err)
 		}
 	}
+	unwanted := storeWith(t, &redis.Options{Addr: serve(t, "--rename-command", "HELLO", "").Addr(), Password: "x"}, Options{})
+	if err := ask(unwanted); kind(err) != driver.Denied {
+		t.Errorf("a password where none is set: %v", err)
+	}
+	for _, missing := range []string{"EVALSHA", "ZCARD"} {
+		s := newStore(t, serve(t, "--rename-command", missing, "").Addr(), Options{})
+		if err := ask(s); kind(err) != driver.Refused {
+			t.Errorf("no %s: %v", missing, err)
+		}
+	}
+	if err := ask(storeWith(t, &redis.Options{Addr: server.Addr(), DB: 99}, Options{})); kind(err) != driver.Refused {
+		t.Errorf("no such database: %v", err)
+	}
 	once := storeWith(t, &redis.Options{Addr: server.Addr(), MaxRetries: -1}, Options{})
 	for name, setting := range map[string][]string{
 		"OOM":        {"maxmemory", "1", "0"},
