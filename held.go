@@ -260,7 +260,11 @@ func (h *hold) leaveStore(held time.Duration) error {
 		if errors.Is(err, ErrUnavailable) && pause(ctx, min(backoff(fails), h.o.TTL/10)) {
 			continue
 		}
-		h.l.leavings.addSealed(h.name, h.token.ID, seal, h.kept.keeper.Until().Add(lease.Drift(h.o.TTL)))
+		end := h.kept.keeper.Until().Add(lease.Drift(h.o.TTL))
+		h.l.leavings.addSealed(h.name, h.token.ID, seal, end)
+		if left := end.Sub(elapsed.Now()); left > 0 {
+			err = fmt.Errorf("it stays locked for up to %v more: %w", left.Round(time.Millisecond), err)
+		}
 		return err
 	}
 }

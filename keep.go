@@ -37,12 +37,13 @@ type kept struct {
 	keeper *lease.Keeper
 	hold   *hold // nil: a waiting claim
 
+	lateTold bool // since the last renewal that was acknowledged
+
 	next     lease.Instant
 	at       int // in the heap; -1: not in it
 	flying   int // renewals on their way
 	landed   chan struct{}
 	lostTold bool
-	lateTold bool // since the last renewal that was acknowledged
 	notice   *lease.Seal // somebody is said to have broken it
 }
 
