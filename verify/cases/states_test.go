@@ -93,31 +93,38 @@ func stateProcess(t *testing.T, server *servertest.RedisServer) *redlatch.Locker
 	return stateLocker(t, stateStore(t, &redis.Options{Addr: server.Addr()}, redisstore.Options{}), redlatch.Config{})
 }
 
-// stateEverywhere plays a case on each store; process makes one more process that shares it.
-func stateEverywhere(t *testing.T, play func(t *testing.T, process func() *redlatch.Locker)) {
-	t.Helper()
-	t.Run("memstore", func(t *testing.T) {
-		t.Parallel()
+// stateStores are the stores; each returns how one more process that shares it is made.
+var stateStores = map[string]func(t *testing.T) (process func() *redlatch.Locker){
+	"memstore": func(t *testing.T) func() *redlatch.Locker {
 		s := memstore.New()
-		play(t, func() *redlatch.Locker { return stateLocker(t, s, redlatch.Config{}) })
-	})
-	t.Run("filestore", func(t *testing.T) {
-		t.Parallel()
+		return func() *redlatch.Locker { return stateLocker(t, s, redlatch.Config{}) }
+	},
+	"filestore": func(t *testing.T) func() *redlatch.Locker {
 		dir := t.TempDir()
-		play(t, func() *redlatch.Locker {
+		return func() *redlatch.Locker {
 			s, err := filestore.New(dir, filestore.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = s.Close() })
 			return stateLocker(t, s, redlatch.Config{})
-		})
-	})
-	t.Run("redisstore", func(t *testing.T) {
-		t.Parallel()
+		}
+	},
+	"redisstore": func(t *testing.T) func() *redlatch.Locker {
 		server := stateServer(t)
-		play(t, func() *redlatch.Locker { return stateProcess(t, server) })
-	})
+		return func() *redlatch.Locker { return stateProcess(t, server) }
+	},
+}
+
+// stateEverywhere plays a case on each store.
+func stateEverywhere(t *testing.T, play func(t *testing.T, process func() *redlatch.Locker)) {
+	t.Helper()
+	for name, open := range stateStores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, open(t))
+		})
+	}
 }
 
 func stateTake(t *testing.T, l *redlatch.Locker, name string, o redlatch.Options) *redlatch.Held {
