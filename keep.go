@@ -44,6 +44,7 @@ type kept struct {
 	flying   int // renewals on their way
 	landed   chan struct{}
 	lostTold bool
+	released bool        // or given up: no renewal may follow its leave
 	notice   *lease.Seal // somebody is said to have broken it
 }
 
@@ -315,6 +316,10 @@ func (e *kept) land() {
 // renewNow renews one hold for its holder, for ttl from now on.
 func (k *keeping) renewNow(ctx context.Context, e *kept, ttl time.Duration) error {
 	k.mu.Lock()
+	if e.released {
+		k.mu.Unlock()
+		return ErrNotHeld
+	}
 	if e.hold.o.NoRenew || ttl != e.keeper.TTL() {
 		k.schedule(e, e.keeper.Raise(elapsed.Now(), ttl))
 	}
@@ -346,6 +351,7 @@ func (k *keeping) release(e *kept) bool {
 	trusted := o.Lost == nil && elapsed.Now() < e.keeper.Until()
 	lost := k.settle(e, o)
 	e.keeper.Released()
+	e.released = true
 	k.schedule(e, lease.Order{Renew: lease.Never, Stop: lease.Never})
 	var landed chan struct{}
 	if e.flying > 0 {

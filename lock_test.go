@@ -318,6 +318,25 @@ func TestRenewByHand(t *testing.T) {
 	})
 }
 
+// The release that got no answer goes on in the background: a renewal between its tries
+// would keep the lock for a holder who has given it up.
+func TestAReleaseThatFailedIsNotFollowedByARenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, m := pair(t)
+		held := mustLock(t, a, "x", redlatch.Options{TTL: time.Minute})
+		m.set(func(m *meddler) { m.down = true })
+		mustBe(t, held.Unlock(), redlatch.ErrUnavailable)
+		before := m.refs.Load()
+		mustBe(t, held.Renew(t.Context(), 0), redlatch.ErrNotHeld)
+		mustBe(t, held.Renew(t.Context(), 2*time.Minute), redlatch.ErrNotHeld)
+		if after := m.refs.Load(); after != before {
+			t.Errorf("%d renewals of a hold that was given back", after-before)
+		}
+		m.set(func(m *meddler) { m.down = false })
+		mustUnlock(t, held)
+	})
+}
+
 func TestUnlockTwiceFromAnotherGoroutineAndAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
