@@ -35,6 +35,7 @@ type attempt struct {
 	looks  int
 	joined bool // the last look was a join: its answer is as fresh as it can be
 	last   lease.Standing
+	silent error // why there has been no answer since last
 	told   bool  // the observer knows that we wait
 	kept   *kept // a waiting claim that must be renewed
 
@@ -142,13 +143,13 @@ func (a *attempt) get(ctx context.Context) (*Held, error) {
 			if err = storeError(err); a.l.cfg.OnUnavailable == Fail || !errors.Is(err, ErrUnavailable) || a.exhausted() {
 				return nil, err
 			}
-			fails++
+			fails, a.silent = fails+1, err
 			if !pause(ctx, backoff(fails)) {
 				return nil, a.ended(ctx)
 			}
 			continue
 		}
-		fails, a.last = 0, st
+		fails, a.last, a.silent = 0, st, nil
 		switch st.State {
 		case lease.Held:
 			now := elapsed.Now()
@@ -208,12 +209,15 @@ func (a *attempt) terms() lease.Terms {
 	}
 }
 
-// ended says why the wait is over: by whom the lock is held, where that is known.
+// ended says why the wait is over: by whom the lock is held, where that is known and
+// the store has not fallen silent since.
 func (a *attempt) ended(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(cause, ErrClosed):
 		return cause
+	case a.silent != nil:
+		return joinCause(a.silent, cause)
 	case a.last.State != lease.Gone:
 		return a.taken(cause)
 	case errors.Is(cause, errMaxWait), errors.Is(cause, context.DeadlineExceeded):

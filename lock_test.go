@@ -3,6 +3,7 @@ package redlatch_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -335,6 +336,47 @@ func TestAReleaseThatFailedIsNotFollowedByARenewal(t *testing.T) {
 		m.set(func(m *meddler) { m.down = false })
 		mustUnlock(t, held)
 	})
+}
+
+// unheard is a store whose waiting claims learn within a second that it is down.
+type unheard struct{ *meddler }
+
+func (u unheard) Wait(ctx context.Context, name, id string, rev uint64) (lease.Standing, error) {
+	short, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	st, err := u.Store.Wait(short, name, id, rev)
+	if lost := u.meddle(ctx, "wait", func() {}); lost != nil {
+		return lease.Standing{}, lost
+	}
+	return st, err
+}
+
+// Who has the lock was true when it was heard; what is known since is that nothing is.
+func TestWhoWaitsForASilentStoreIsToldSoAndNotWhoHadTheLock(t *testing.T) {
+	for _, heard := range []bool{false, true} {
+		t.Run(fmt.Sprintf("a holder was heard of: %v", heard), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memstore.New()
+				m := &meddler{Store: store, down: !heard}
+				a := locker(t, unheard{m}, redlatch.Config{OnUnavailable: redlatch.Wait, Observer: redlatch.Observer{
+					Waiting: func(redlatch.Event) { m.set(func(m *meddler) { m.down = true }) },
+				}})
+				b := locker(t, store, redlatch.Config{})
+				held := mustLock(t, b, "x", redlatch.Options{})
+				_, err := a.Lock(t.Context(), "x", redlatch.Options{MaxWait: 10 * time.Second})
+				mustBe(t, err, redlatch.ErrUnavailable, errDown)
+				mustNotBe(t, err, redlatch.ErrHeld)
+
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				m.set(func(m *meddler) { m.down = !heard })
+				_, err = a.Lock(ctx, "x", redlatch.Options{})
+				mustBe(t, err, redlatch.ErrUnavailable, errDown, context.DeadlineExceeded)
+				m.set(func(m *meddler) { m.down = false })
+				mustUnlock(t, held)
+			})
+		})
+	}
 }
 
 func TestUnlockTwiceFromAnotherGoroutineAndAfterClose(t *testing.T) {
