@@ -15,8 +15,9 @@ import (
 // answer; what is only ERR says it in words: that a script was denied something inside (up
 // to Redis 7.0), that a password is not what the server asks for or is missing behind what
 // is too long from somebody who has not logged in, or that it has no such command or
-// database and will not have it the next time either. What is not an answer of the server
-// at all is a network that failed or a time that ran out.
+// database and will not have it the next time either. DENIED is how a server in protected
+// mode greets who comes from another host. What is not an answer of the server at all is a
+// network that failed or a time that ran out.
 //
 // Whatever is not known is Unavailable: READONLY, OOM, MISCONF, BUSY, LOADING,
 // NOREPLICAS, MASTERDOWN, CLUSTERDOWN, too many clients. All of them say "not now",
@@ -42,7 +43,7 @@ func kindOf(err error) driver.Kind {
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.HasPrefix(code, text) })
 	}
 	switch {
-	case code == "NOPERM", code == "NOAUTH", code == "WRONGPASS",
+	case code == "NOPERM", code == "NOAUTH", code == "WRONGPASS", code == "DENIED",
 		says("ERR The user executing the script can't", "ERR Protocol error: unauthenticated",
 			"ERR AUTH <password> called without", "ERR invalid password", "ERR Client sent AUTH"):
 		return driver.Denied

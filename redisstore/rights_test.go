@@ -103,6 +103,12 @@ func TestWithoutChannelsWaitersPoll(t *testing.T) {
 func locked(t *testing.T) *servertest.RedisServer {
 	return servertest.Redis(t, servertest.RedisConfig{Password: "Sw0rdfish-77"})
 }
+// reported is an answer of a server that cannot be brought to give it here: tests connect
+// from its own host.
+type reported string
+
+func (a reported) Error() string { return string(a) }
+func (a reported) RedisError()   {}
 
 func TestKindsOfTrouble(t *testing.T) {
 	server := serve(t)
@@ -153,6 +159,20 @@ func TestKindsOfTrouble(t *testing.T) {
 	}
 	if err := ask(storeWith(t, &redis.Options{Addr: server.Addr(), DB: 99}, Options{})); kind(err) != driver.Refused {
 		t.Errorf("no such database: %v", err)
+	}
+	mustDo(t, server, "CONFIG", "SET", "requirepass", "x")
+	if err := ask(storeWith(t, &redis.Options{Addr: server.Addr()}, Options{})); kind(err) != driver.Denied {
+		t.Errorf("no password: %v", err)
+	}
+	if conn, err := servertest.Dial(server.Addr()); err != nil {
+		t.Error(err)
+	} else if _, err = conn.Do("AUTH", "x"); err != nil {
+		t.Error(err)
+	} else if _, err = conn.Do("CONFIG", "SET", "requirepass", ""); err != nil {
+		t.Error(err)
+	}
+	if kind := kindOf(reported("DENIED Redis is running in protected mode")); kind != driver.Denied {
+		t.Errorf("protected mode: %v", kind)
 	}
 	once := storeWith(t, &redis.Options{Addr: server.Addr(), MaxRetries: -1}, Options{})
 	for name, setting := range map[string][]string{
