@@ -103,6 +103,7 @@ func TestWithoutChannelsWaitersPoll(t *testing.T) {
 func locked(t *testing.T) *servertest.RedisServer {
 	return servertest.Redis(t, servertest.RedisConfig{Password: "Sw0rdfish-77"})
 }
+
 // reported is an answer of a server that cannot be brought to give it here: tests connect
 // from its own host.
 type reported string
