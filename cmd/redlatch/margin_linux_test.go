@@ -85,7 +85,7 @@ func margin(t *testing.T, ttl time.Duration, grace string, random *rand.Rand, ha
 				t.Errorf("%v do not end", clan.alive())
 				return -patience
 			}
-			time.Sleep(time.Millisecond)
+			time.Sleep(5 * time.Millisecond)
 		}
 		gone := time.Now()
 		_ = p.cmd.Process.Signal(syscall.SIGCONT) // of a dead one: nothing

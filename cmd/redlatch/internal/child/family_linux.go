@@ -89,6 +89,9 @@ func stat(pid int) (process, bool) {
 // for a parent that does not look: in a container whose first process reaps nobody,
 // waiting for it to go would never end.
 func onlyZombies(group int) bool {
+	if leader, ok := stat(group); ok && leader.group == group && !leader.ended() {
+		return false // as it is for most of the time, and to look at all of them takes milliseconds
+	}
 	found := false
 	for _, p := range processes() {
 		if p.group == group {

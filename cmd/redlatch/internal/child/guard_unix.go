@@ -192,7 +192,8 @@ func (g *guard) look() (pause time.Duration, over bool) {
 	if g.orphaned || !g.asked && now >= g.askAt() {
 		g.act()
 	}
-	if now >= min(g.killAt, g.orders.until) {
+	kills := now >= min(g.killAt, g.orders.until)
+	if kills {
 		g.say()
 		g.family.signal(syscall.SIGKILL)
 	}
@@ -204,8 +205,10 @@ func (g *guard) look() (pause time.Duration, over bool) {
 			due = min(due, g.askAt())
 		}
 		return min(time.Duration(due-now), time.Second), false
-	case g.family.alive():
+	case g.family.alive() && kills:
 		return 5 * time.Millisecond, false
+	case g.family.alive():
+		return min(time.Duration(min(g.killAt, g.orders.until)-now), 20*time.Millisecond), false
 	}
 	return time.Second, g.orphaned // else redlatch says when it is over
 }
