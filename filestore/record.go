@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"slices"
 	"strconv"
@@ -18,10 +19,11 @@ import (
 // record is what the file of one name holds: its queue, and what the queue does not
 // know, the processes behind the claims and the clock that its times are of.
 //
-// The file is text. A first line with the form and the time of the last change, so that
-// the rest can be compared to see whether anything changed; a second one in JSON:
+// The file is text. A first line with the form, the time of the last change, so that the
+// rest can be compared to see whether anything changed, and a checksum of both, for a
+// digit that was damaged could make a held lock look free; a second one in JSON:
 //
-//	redlatch-queue 1 1764551336123456
+//	redlatch-queue 1 1764551336123456 9f3c01d2
 //	{"name":"orders/42","boot":"5f0c…","anchor":…,"last":…,"claims":[{"token":"k3Jw…x9.1.…","bound":["Zb…"],…}]}
 //
 // Times are microseconds since 1970 by the name's own clock, see [record.clock].
@@ -96,7 +98,7 @@ func (r *record) clock(h host) time.Time {
 		r.queue.Claims = nil
 		clear(r.bound)
 	}
-	if r.boot != h.boot || r.anchor.Add(up).Before(r.queue.Now) {
+	if r.anchor.IsZero() || r.boot != h.boot || r.anchor.Add(up).Before(r.queue.Now) {
 		start := h.wall()
 		if start.Before(r.queue.Now) {
 			start = r.queue.Now
@@ -197,7 +199,14 @@ func (r *record) text() (head, body []byte, err error) {
 		}
 	}
 	body, err = json.Marshal(j)
-	return fmt.Appendf(nil, "%s %d %d\n", magic, form, r.queue.Now.UnixMicro()), append(body, '\n'), err
+	body = append(body, '\n')
+	return headOf(r.queue.Now.UnixMicro(), body), body, err
+}
+
+func headOf(now int64, body []byte) []byte {
+	sum := crc32.ChecksumIEEE(body)
+	sum = crc32.Update(sum, crc32.IEEETable, strconv.AppendInt(nil, now, 10))
+	return fmt.Appendf(nil, "%s %d %d %08x\n", magic, form, now, sum)
 }
 
 var (
@@ -219,12 +228,15 @@ func parse(name string, text []byte) (r *record, body []byte, err error) {
 		return nil, nil, errNotOurs
 	case n > form:
 		return nil, nil, fmt.Errorf("%w (form %d, this release reads up to %d)", lease.ErrNewer, n, form)
-	case len(fields) != 3:
+	case len(fields) != 4:
 		return nil, nil, errBroken
 	}
 	now, err := strconv.ParseInt(fields[2], 10, 64)
 	if err != nil {
 		return nil, nil, errBroken
+	}
+	if string(head)+"\n" != string(headOf(now, body)) {
+		return nil, nil, fmt.Errorf("%w: its checksum is another one", errBroken)
 	}
 	var j recordJSON
 	if err := json.Unmarshal(body, &j); err != nil {

@@ -12,6 +12,8 @@ import (
 	"github.com/redlatch/redlatch/lease"
 )
 
+func summed(now int64, body string) string { return string(headOf(now, []byte(body))) + body }
+
 func alive(string) bool { return false }
 
 // shuffle makes n random moves on a record.
@@ -113,17 +115,48 @@ func TestClockOfANameNeverStandsNorStepsBack(t *testing.T) {
 	}
 }
 
+// Whatever one byte becomes: the file is refused, and what was held is never free.
+func TestDamagedByteIsNoticed(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 4))
+	r := newRecord("n", 0)
+	shuffle(r, rng, 10)
+	c := lease.Claim{ID: lease.NewID(), TTL: time.Minute, Owner: lease.Owner{Name: "x"}}
+	if st, err := r.queue.Join(c, r.queue.Now); err != nil {
+		t.Fatal(st, err)
+	}
+	r.bound[c.ID] = nil // detached
+	head, body, err := r.text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := append(head, body...)
+	for i := range text {
+		for range 3 {
+			damaged := bytes.Clone(text)
+			damaged[i] ^= byte(1 + rng.IntN(255))
+			if _, _, err := parse("n", damaged); err == nil {
+				t.Fatalf("seed %d: taken with %q for %q at byte %d", seed, damaged[i], text[i], i)
+			}
+		}
+		if _, _, err := parse("n", text[:i]); err == nil {
+			t.Fatalf("seed %d: taken when cut at byte %d", seed, i)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	for seed := range uint64(20) {
 		r := newRecord("n", 0)
 		shuffle(r, rand.New(rand.NewPCG(seed, 1)), 10)
-		head, body, _ := r.text()
-		f.Add(append(head, body...))
+		_, body, _ := r.text()
+		f.Add(r.queue.Now.UnixMicro(), body)
 	}
-	f.Add([]byte("redlatch-queue 2 5\n{}\n"))
-	f.Add([]byte("redlatch-queue 1 5\n{\"name\":\"n\",\"left\":{\"\":9223372036854775807}}\n"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		r, _, err := parse("n", text)
+	f.Add(int64(5), []byte("{}\n"))
+	f.Add(int64(5), []byte("{\"name\":\"n\",\"left\":{\"\":9223372036854775807}}\n"))
+	f.Fuzz(func(t *testing.T, now int64, body []byte) {
+		_, _, _ = parse("n", body)
+		r, _, err := parse("n", append(headOf(now, body), body...)) // past the checksum
 		if err != nil {
 			return
 		}

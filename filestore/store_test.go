@@ -164,7 +164,9 @@ func TestDamagedFileKeepsTheLockClosed(t *testing.T) {
 		{"cut short", "redlatch-queue 1 5\n{\"name\":", errBroken},
 		{"something else", "hello\n", errNotOurs},
 		{"a newer form", "redlatch-queue 2 5 6\nwhatever\n", lease.ErrNewer},
-		{"another name's", "redlatch-queue 1 5\n{\"name\":\"other\"}\n", nil},
+		{"of another form", "redlatch-queue 1 5\n{\"name\":\"n\"}\n", errBroken},
+		{"without its checksum", "redlatch-queue 1 5 00000000\n{\"name\":\"n\"}\n", errBroken},
+		{"another name's", summed(5, "{\"name\":\"other\"}\n"), nil},
 	}
 	for _, test := range tests {
 		t.Run(test.what, func(t *testing.T) {
