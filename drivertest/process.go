@@ -117,7 +117,11 @@ func (p *process) renewAll(refs ...driver.Ref) []driver.Outcome {
 // awaits waits until the claim stands as wanted; what it stood at before is st.
 func (p *process) awaits(name string, c lease.Claim, st lease.Standing, want func(lease.Standing) bool, what string) lease.Standing {
 	p.w.Helper()
-	ctx, cancel := p.call()
+	limit := patience
+	if !p.w.features.FIFO {
+		limit *= 4 // chance says who is next, and may forget one for a while
+	}
+	ctx, cancel := context.WithTimeout(p.w.Context(), limit)
 	defer cancel()
 	for {
 		next, err := p.Wait(ctx, name, c.ID, st.Rev)

@@ -350,6 +350,31 @@ func TestPlainWhereMemoryIsFull(t *testing.T) {
 	}
 }
 
+// The seal of a break lasts for what is left of the victim's lease, whoever breaks it and
+// whatever he asks for, or until the victim answers.
+func TestAPlainBreakClosesTheNameForTheLeaseThatIsLeft(t *testing.T) {
+	server := serve(t)
+	p, op, s := newPlain(t, server, server.Addr()), newPlain(t, server, server.Addr()), newStore(t, server.Addr(), Options{})
+	for _, asked := range []time.Duration{0, time.Hour} {
+		victim, other := claim(30*time.Second), claim(30*time.Second)
+		other.NoWait = true
+		join(t, p.plainStore, "n", victim, lease.Held)
+		if _, err := op.Leave(t.Context(), "n", victim.ID, lease.Seal{Victim: victim.ID, By: "ops", For: asked}); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []*Store{s, op.plainStore} {
+			if st := join(t, s, "n", other, lease.Busy); st.Seal.For <= 20*time.Second || st.Seal.For > victim.TTL || st.Seal.Victim != victim.ID {
+				t.Errorf("asked for %v, sealed: %+v", asked, st.Seal)
+			}
+		}
+		if st := leave(t, p.plainStore, "n", victim.ID); st.State != lease.Gone || st.Seal.Closed() {
+			t.Errorf("the victim has answered: %+v", st)
+		}
+		join(t, s, "n", other, lease.Held)
+		leave(t, s, "n", other.ID)
+	}
+}
+
 func TestPlainGivesAnEndToALockThatLostIt(t *testing.T) {
 	server := serve(t)
 	p := newPlain(t, server, server.Addr())
