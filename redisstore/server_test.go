@@ -156,6 +156,18 @@ func TestARenewalNeverShortensAndNeverRevives(t *testing.T) {
 		if st := join(t, s, "n", short, lease.Held); st.Lease < 59*time.Second {
 			t.Errorf("shortened by a join: %+v", st)
 		}
+		// What belongs to the name lives an hour longer than the lock, and is pushed with it.
+		outlives := func(lock time.Duration) {
+			t.Helper()
+			if ms := mustDo(t, server, "PTTL", s.keys.keys("n", "")[lastKey]).(int64); ms < (time.Hour + lock - 5*time.Second).Milliseconds() {
+				t.Errorf("the lock lives for %v, its highest ticket for %d ms", lock, ms)
+			}
+		}
+		outlives(time.Minute)
+		longer := ref
+		longer.TTL = 10 * time.Minute
+		s.Renew(t.Context(), []driver.Ref{longer})
+		outlives(longer.TTL)
 		stale := ref
 		stale.Token.Ticket--
 		if out := s.Renew(t.Context(), []driver.Ref{stale}); out[0].State != lease.Gone {
