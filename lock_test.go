@@ -626,6 +626,7 @@ func TestReleaseByToken(t *testing.T) {
 		_, err := a.TryLock(t.Context(), "x", redlatch.Options{})
 		mustBe(t, err, redlatch.ErrSealed)
 		mustBe(t, a.Release(t.Context(), "x", other.Token()), redlatch.ErrNotHeld) // that was the answer
+		mustBe(t, other.Unlock(), redlatch.ErrLost)
 		mustUnlock(t, mustLock(t, a, "x", redlatch.Options{}))
 	})
 }
