@@ -15,6 +15,10 @@ import (
 // has nothing to do with the TTL: a lock for ten hours is not asked for any slower.
 const callTimeout = 5 * time.Second
 
+// firstTry is how long the first call may take, however short MaxWait is: whoever does not
+// want to wait still wants an answer.
+const firstTry = time.Second
+
 // sentOnce is shorter than any client library waits before it sends a call again.
 const sentOnce = 5 * time.Millisecond
 
@@ -30,6 +34,7 @@ type attempt struct {
 	claim lease.Claim
 	owner context.Context // the caller's: the hold inherits its values
 
+	first  context.Context // of the first call: MaxWait bounds waiting, and that is not waiting yet
 	began  lease.Instant
 	sent   lease.Instant // when the last join was sent
 	looks  int
@@ -54,9 +59,6 @@ func (l *Locker) lock(ctx context.Context, op, name string, o Options) (_ *Held,
 	if err != nil {
 		return nil, err
 	}
-	if held, err := again(ctx, l, full, o); held != nil || err != nil {
-		return held, err
-	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -64,6 +66,9 @@ func (l *Locker) lock(ctx context.Context, op, name string, o Options) (_ *Held,
 		return nil, err
 	}
 	defer l.busy.Done()
+	if held, err := again(ctx, l, full, o); held != nil || err != nil {
+		return held, err
+	}
 
 	a := &attempt{l: l, o: o, name: full, shown: name, owner: ctx, began: elapsed.Now()}
 	a.claim = lease.Claim{
@@ -83,6 +88,10 @@ func (l *Locker) door(name string, o Options) (string, Options, error) {
 		return "", o, err
 	}
 	o, err = o.check(l.features)
+	if err == nil && o.TTL-lease.Drift(o.TTL)-l.cfg.Drift <= o.StopMargin {
+		err = invalid("of a TTL of %v nothing is left when the drift of %v and the StopMargin of %v are taken off; give a longer TTL",
+			o.TTL, lease.Drift(o.TTL)+l.cfg.Drift, o.StopMargin)
+	}
 	return full, o, err
 }
 
@@ -110,6 +119,7 @@ func (a *attempt) run(caller context.Context) (*Held, error) {
 	ctx, cancel := context.WithCancelCause(caller)
 	defer cancel(nil)
 	defer context.AfterFunc(a.l.ctx, func() { cancel(ErrClosed) })()
+	a.first = ctx
 	if a.o.MaxWait > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, a.o.MaxWait, errMaxWait)
@@ -136,6 +146,9 @@ func (a *attempt) waited() time.Duration { return elapsed.Now().Sub(a.began) }
 func (a *attempt) get(ctx context.Context) (*Held, error) {
 	for fails := 0; ; {
 		st, err := a.look(ctx)
+		if err == nil {
+			a.last = st
+		}
 		if ctx.Err() != nil && (err != nil || st.State != lease.Held) {
 			return nil, a.ended(ctx)
 		}
@@ -149,7 +162,7 @@ func (a *attempt) get(ctx context.Context) (*Held, error) {
 			}
 			continue
 		}
-		fails, a.last, a.silent = 0, st, nil
+		fails, a.silent = 0, nil
 		switch st.State {
 		case lease.Held:
 			now := elapsed.Now()
@@ -183,7 +196,11 @@ func (a *attempt) look(ctx context.Context) (lease.Standing, error) {
 	if !a.joined {
 		return a.l.store.Wait(ctx, a.name, a.claim.ID, a.last.Rev)
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	patience := callTimeout
+	if a.looks == 1 && a.o.MaxWait > 0 {
+		ctx, patience = a.first, min(max(a.o.MaxWait, firstTry), callTimeout)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	a.sent = elapsed.Now()
 	return a.l.store.Join(ctx, a.name, a.claim)

@@ -33,10 +33,11 @@ type hold struct {
 	end   context.CancelCauseFunc
 
 	mu      sync.Mutex
-	holders int   // Helds that are not released
-	tried   bool  // a leave was sent
-	trusted bool  // the hold was, when the first leave was sent
-	over    error // not nil: nothing is left to release, and what a further Unlock says
+	holders int     // Helds that are not released
+	tried   bool    // a leave was sent
+	trusted bool    // the hold was, when the first leave was sent
+	over    error   // not nil: nothing is left to release, and what a further Unlock says
+	pending []Event // releases that the observer is to be told of, without locks
 }
 
 // hold makes a Held of a claim that was granted.
@@ -155,6 +156,7 @@ func (h *Held) renew(ctx context.Context, ttl time.Duration) error {
 // that has happened.
 func (h *Held) Unlock() error {
 	err := h.unlock()
+	h.tellReleased()
 	if err != nil {
 		return &Error{Op: "unlock", Name: h.shown, Err: err}
 	}
@@ -188,10 +190,31 @@ func (h *hold) leave() (bool, error) {
 	return h.over != nil, err
 }
 
-// close is what the Locker's Close does to a hold.
+// tellReleased tells the observer. It is called without locks: the observer may ask.
+func (h *hold) tellReleased() {
+	h.mu.Lock()
+	pending := h.pending
+	h.pending = nil
+	h.mu.Unlock()
+	for _, e := range pending {
+		h.l.cfg.Observer.released(e)
+	}
+}
+
+// close is what the Locker's Close does to a hold. That it was lost before is no news.
 func (h *hold) close(leave bool) error {
+	defer h.tellReleased()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	known := h.lostError() != nil
+	err := h.closeLocked(leave)
+	if known && errors.Is(err, ErrLost) {
+		return nil
+	}
+	return err
+}
+
+func (h *hold) closeLocked(leave bool) error {
 	switch {
 	case h.over != nil:
 		return nil
@@ -228,7 +251,7 @@ func (h *hold) release() error {
 		h.over = ErrNotHeld
 		h.holders = 0
 	}
-	h.l.cfg.Observer.released(Event{Name: h.shown, Fence: h.token.Ticket, Held: held, Err: err})
+	h.pending = append(h.pending, Event{Name: h.shown, Fence: h.token.Ticket, Held: held, Err: err})
 	return err
 }
 
@@ -241,7 +264,9 @@ var errReleased = fmt.Errorf("the lock was released: %w", context.Canceled)
 // leaveStore tells the store. Each try is repeatable: the claim has one ID, and leaving
 // twice is leaving once.
 func (h *hold) leaveStore(held time.Duration) error {
-	seal := lease.Seal{For: max(h.o.HoldAtLeast-held, 0)}
+	// Reckoned anew for each try: a release that comes late closes the name for less.
+	sealed := elapsed.Now().Add(h.o.HoldAtLeast - held)
+	seal := func() lease.Seal { return lease.Seal{For: max(sealed.Sub(elapsed.Now()), 0)} }
 	patience := callTimeout
 	if !h.trusted {
 		patience = lostPatience
@@ -251,7 +276,7 @@ func (h *hold) leaveStore(held time.Duration) error {
 	for fails := 0; ; {
 		first := !h.tried
 		h.tried = true
-		st, err := h.leaveOnce(ctx, seal)
+		st, err := h.leaveOnce(ctx, seal())
 		if err == nil {
 			return h.judge(st, first)
 		}

@@ -60,6 +60,7 @@ type BreakOptions struct {
 
 	// Now lets others have the name at once. The holder may then still be at work: its
 	// fence, checked by what the lock protects, is the only thing that stops its writes.
+	// It also opens a name that an earlier Break has closed.
 	Now bool
 
 	// Take closes the name to everybody for that long, those who wait included: whoever
@@ -101,6 +102,9 @@ func (l *Locker) breakHold(ctx context.Context, name string, o BreakOptions) (Br
 	if err != nil {
 		return Broken{}, err
 	}
+	if seal := q.Seal(); o.Now && o.Fence == 0 && seal.Victim != "" && len(q.Holders()) == 0 {
+		return l.breakSealed(ctx, name, seal)
+	}
 	e, err := meant(q.Holders(), o.Fence)
 	if err != nil {
 		return Broken{}, err
@@ -127,6 +131,21 @@ func (l *Locker) breakHold(ctx context.Context, name string, o BreakOptions) (Br
 		return Broken{}, &HeldError{Holder: st.Holder, Left: st.Left}
 	}
 	return Broken{}, ErrNotHeld
+}
+
+// breakSealed opens a name that an earlier break has closed: its victim is not waited for
+// any longer.
+func (l *Locker) breakSealed(ctx context.Context, name string, seal lease.Seal) (Broken, error) {
+	full, err := l.full(name)
+	if err != nil {
+		return Broken{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := l.store.Leave(ctx, full, seal.Victim, lease.Seal{}); err != nil {
+		return Broken{}, storeError(err)
+	}
+	return Broken{Entry: lease.Entry{Claim: lease.Claim{ID: seal.Victim}}, Left: seal.For}, nil
 }
 
 // breakSeal is what a hold is broken with.

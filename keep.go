@@ -23,6 +23,7 @@ type keeping struct {
 
 	mu      sync.Mutex
 	due     dueHeap
+	open    map[*hold]struct{} // all that are not released
 	running bool
 	naps    lease.Instant // the goroutine sleeps until then
 	wake    chan struct{} // capacity 1: something is due earlier than the goroutine thinks
@@ -43,6 +44,7 @@ type kept struct {
 	at       int // in the heap; -1: not in it
 	flying   int // renewals on their way
 	landed   chan struct{}
+	byHand   []context.CancelCauseFunc // of those of them that the holder has asked for
 	lostTold bool
 	released bool        // or given up: no renewal may follow its leave
 	notice   *lease.Seal // somebody is said to have broken it
@@ -56,6 +58,7 @@ const (
 func (k *keeping) init(l *Locker) {
 	k.l = l
 	k.wake = make(chan struct{}, 1)
+	k.open = make(map[*hold]struct{})
 	k.deaf = l.store.Notify(k.hear)
 }
 
@@ -64,8 +67,8 @@ func (k *keeping) init(l *Locker) {
 func (k *keeping) hear(n driver.Notice) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, e := range k.due {
-		if e.hold != nil && e.token.ID == n.ID && e.name == n.Name {
+	for h := range k.open {
+		if e := h.kept; e.token.ID == n.ID && e.name == n.Name {
 			e.notice = &n.Seal
 			e.flying++
 			k.work.Go(func() { k.ask(e) })
@@ -108,6 +111,9 @@ func (k *keeping) loss(e *kept, st lease.Standing) lease.Loss {
 func (k *keeping) add(e *kept) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if e.hold != nil {
+		k.open[e.hold] = struct{}{}
+	}
 	k.schedule(e, e.keeper.Tick(elapsed.Now()))
 	k.start()
 }
@@ -236,13 +242,14 @@ func (k *keeping) settle(e *kept, o lease.Order) bool {
 	return true
 }
 
-// tellLost ends the contexts first: no observer may delay them.
+// tellLost ends the contexts. The observer hears of it elsewhere: it may be slow, or ask
+// about the hold, and this is where the next one's end is waited for.
 func tellLost(lost []*kept) {
 	for _, e := range lost {
 		e.hold.lose(*e.keeper.Lost())
 	}
 	for _, e := range lost {
-		e.hold.tellLost(*e.keeper.Lost())
+		e.hold.l.tidings.tell(func() { e.hold.tellLost(*e.keeper.Lost()) })
 	}
 }
 
@@ -287,7 +294,7 @@ func (k *keeping) land(batch []*kept, refs []driver.Ref, outcomes []driver.Outco
 
 	tellLost(lost)
 	for _, e := range late {
-		k.l.cfg.Observer.late(e)
+		k.l.tidings.tell(func() { k.l.cfg.Observer.late(e) })
 	}
 	for _, e := range renewed {
 		k.l.cfg.Observer.renewed(e)
@@ -320,6 +327,9 @@ func (k *keeping) renewNow(ctx context.Context, e *kept, ttl time.Duration) erro
 		k.mu.Unlock()
 		return ErrNotHeld
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	e.byHand = append(e.byHand, cancel)
 	if e.hold.o.NoRenew || ttl != e.keeper.TTL() {
 		k.schedule(e, e.keeper.Raise(elapsed.Now(), ttl))
 	}
@@ -330,6 +340,11 @@ func (k *keeping) renewNow(ctx context.Context, e *kept, ttl time.Duration) erro
 	sent := elapsed.Now()
 	outcomes := k.l.store.Renew(ctx, refs)
 	k.land([]*kept{e}, refs, outcomes, sent)
+	k.mu.Lock()
+	if e.flying == 0 {
+		e.byHand = nil
+	}
+	k.mu.Unlock()
 
 	if lost := e.hold.lostError(); lost != nil {
 		return lost
@@ -352,6 +367,10 @@ func (k *keeping) release(e *kept) bool {
 	lost := k.settle(e, o)
 	e.keeper.Released()
 	e.released = true
+	delete(k.open, e.hold)
+	for _, cancel := range e.byHand {
+		cancel(ErrNotHeld) // such a renewal has all the time that its caller gives it
+	}
 	k.schedule(e, lease.Order{Renew: lease.Never, Stop: lease.Never})
 	var landed chan struct{}
 	if e.flying > 0 {
@@ -393,11 +412,9 @@ func (k *keeping) tick(e *kept) {
 func (k *keeping) close(leave bool) error {
 	k.deaf()
 	k.mu.Lock()
-	holds := make(chan *hold, k.due.Len())
-	for _, e := range k.due {
-		if e.hold != nil {
-			holds <- e.hold
-		}
+	holds := make(chan *hold, len(k.open))
+	for h := range k.open {
+		holds <- h
 	}
 	close(holds)
 	k.mu.Unlock()

@@ -28,7 +28,7 @@ type leavings struct {
 
 type leaving struct {
 	name, id string
-	seal     lease.Seal
+	seal     func() lease.Seal // as it is at the time of a try
 	until    lease.Instant
 	next     lease.Instant
 	fails    int
@@ -52,7 +52,7 @@ func (l *leavings) init(store driver.Store) { l.store = store }
 
 // add leaves a claim that was given up.
 func (l *leavings) add(name, id string, until lease.Instant) {
-	e := l.addSealed(name, id, lease.Seal{}, until)
+	e := l.addSealed(name, id, func() lease.Seal { return lease.Seal{} }, until)
 	patience := time.NewTimer(leavePatience)
 	defer patience.Stop()
 	select {
@@ -61,8 +61,8 @@ func (l *leavings) add(name, id string, until lease.Instant) {
 	}
 }
 
-func (l *leavings) addSealed(name, id string, s lease.Seal, until lease.Instant) *leaving {
-	e := &leaving{name: name, id: id, seal: s, until: until, next: elapsed.Now(), tried: make(chan struct{})}
+func (l *leavings) addSealed(name, id string, seal func() lease.Seal, until lease.Instant) *leaving {
+	e := &leaving{name: name, id: id, seal: seal, until: until, next: elapsed.Now(), tried: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.queue = append(l.queue, e)
@@ -92,7 +92,7 @@ func (l *leavings) run() {
 func (l *leavings) try(e *leaving) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
-	_, err := l.store.Leave(ctx, e.name, e.id, e.seal)
+	_, err := l.store.Leave(ctx, e.name, e.id, e.seal())
 	if e.fails == 0 {
 		close(e.tried)
 	}

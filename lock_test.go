@@ -931,7 +931,8 @@ func endsWith(t *testing.T, goroutines int) {
 		}
 		runtime.Gosched()
 	}
-	t.Errorf("%d goroutines are left", left)
+	stacks := make([]byte, 1<<20)
+	t.Errorf("%d goroutines are left:\n%s", left, stacks[:runtime.Stack(stacks, true)])
 }
 
 func TestTheObserverIsTold(t *testing.T) {
@@ -1005,22 +1006,27 @@ func TestTheObserverIsToldOnceThatRenewalsAreLate(t *testing.T) {
 			}
 			failFor(trust / 2)
 			<-renewed
+			synctest.Wait()
 			if len(late) != 0 {
 				t.Errorf("%s: told though half was left: %+v", what, late)
 			}
 			failFor(trust * 3 / 4)
 			<-renewed
 			time.Sleep(2 * ttl)
+			synctest.Wait()
 			if len(late) != 1 || late[0].Name != "x" || late[0].Fence != held.Fence() || late[0].Slack < o.StopMargin || late[0].Slack > o.StopMargin+trust/3 {
 				t.Errorf("%s: told of a renewal that was late, and of those after it: %+v", what, late)
 			}
 			late = nil
+			synctest.Wait()
 			m.set(func(m *meddler) { m.down = true })
 			<-held.Context().Done()
+			synctest.Wait()
 			if len(late) != 1 || !errors.Is(late[0].Err, errDown) {
 				t.Errorf("%s: told of renewals that fail: %+v", what, late)
 			}
 			late = nil
+			synctest.Wait()
 			m.set(func(m *meddler) { m.down = false })
 			mustBe(t, held.Unlock(), redlatch.ErrLost)
 		}

@@ -65,6 +65,8 @@ func (o Options) check(f driver.Features) (Options, error) {
 		return o, invalid("a MaxHold of %v is negative; 0 is no bound", o.MaxHold)
 	case o.HoldAtLeast < 0:
 		return o, invalid("a HoldAtLeast of %v is negative", o.HoldAtLeast)
+	case o.HoldAtLeast > MaxTTL:
+		return o, invalid("a HoldAtLeast of %v is above the longest, %v", o.HoldAtLeast, MaxTTL)
 	case o.MaxHold > 0 && o.HoldAtLeast > o.MaxHold:
 		return o, invalid("HoldAtLeast %v is longer than MaxHold %v", o.HoldAtLeast, o.MaxHold)
 	case o.HoldAtLeast > 0 && !f.Seal:

@@ -50,6 +50,7 @@ type Locker struct {
 
 	keeping  keeping
 	leavings leavings
+	tidings  tidings
 
 	ctx  context.Context // ends when Close begins
 	stop context.CancelCauseFunc
@@ -176,6 +177,7 @@ func (l *Locker) wind() {
 	l.busy.Wait()
 	l.closeErr = l.keeping.close(l.cfg.KeepOnClose)
 	l.leavings.wait()
+	l.tidings.wait()
 }
 
 // enter is called by everything that Close must wait for.

@@ -201,7 +201,10 @@ func (k *Keeper) maxHold() Instant {
 	if k.terms.MaxHold == 0 {
 		return Never
 	}
-	return k.start.Add(k.terms.MaxHold)
+	if end := k.start.Add(k.terms.MaxHold); end > k.start {
+		return end
+	}
+	return Never // so far off that it cannot be counted
 }
 
 // Why is the reason of a loss.
