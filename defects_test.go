@@ -51,6 +51,7 @@ func TestAnObserverMayAskTheHold(t *testing.T) {
 		held = mustLock(t, l, "x", redlatch.Options{TTL: ttl})
 		mustUnlock(t, held)
 		<-asked
+		synctest.Wait()
 
 		// Unlock itself finds the loss: the process has not run since.
 		held = mustLock(t, l, "x", redlatch.Options{TTL: ttl, NoRenew: true})

@@ -33,11 +33,10 @@ type hold struct {
 	end   context.CancelCauseFunc
 
 	mu      sync.Mutex
-	holders int     // Helds that are not released
-	tried   bool    // a leave was sent
-	trusted bool    // the hold was, when the first leave was sent
-	over    error   // not nil: nothing is left to release, and what a further Unlock says
-	pending []Event // releases that the observer is to be told of, without locks
+	holders int   // Helds that are not released
+	tried   bool  // a leave was sent
+	trusted bool  // the hold was, when the first leave was sent
+	over    error // not nil: nothing is left to release, and what a further Unlock says
 }
 
 // hold makes a Held of a claim that was granted.
@@ -156,7 +155,6 @@ func (h *Held) renew(ctx context.Context, ttl time.Duration) error {
 // that has happened.
 func (h *Held) Unlock() error {
 	err := h.unlock()
-	h.tellReleased()
 	if err != nil {
 		return &Error{Op: "unlock", Name: h.shown, Err: err}
 	}
@@ -190,20 +188,8 @@ func (h *hold) leave() (bool, error) {
 	return h.over != nil, err
 }
 
-// tellReleased tells the observer. It is called without locks: the observer may ask.
-func (h *hold) tellReleased() {
-	h.mu.Lock()
-	pending := h.pending
-	h.pending = nil
-	h.mu.Unlock()
-	for _, e := range pending {
-		h.l.cfg.Observer.released(e)
-	}
-}
-
 // close is what the Locker's Close does to a hold. That it was lost before is no news.
 func (h *hold) close(leave bool) error {
-	defer h.tellReleased()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	known := h.lostError() != nil
@@ -251,7 +237,8 @@ func (h *hold) release() error {
 		h.over = ErrNotHeld
 		h.holders = 0
 	}
-	h.pending = append(h.pending, Event{Name: h.shown, Fence: h.token.Ticket, Held: held, Err: err})
+	released := Event{Name: h.shown, Fence: h.token.Ticket, Held: held, Err: err}
+	h.l.tidings.tell(func() { h.l.cfg.Observer.released(released) })
 	return err
 }
 

@@ -8,10 +8,10 @@ import (
 )
 
 // Observer is told what happens to a Locker's locks, for metrics and logs. Each
-// function may be nil, and may call the Locker and its holds. Late and Lost come one after
-// the other in a goroutine of their own, so that a slow one delays no renewal and no other
-// hold's end; the others are called in the goroutine in which it happens. Close waits for
-// all of them.
+// function may be nil, and may call the Locker and its holds. Late, Lost and Released come
+// one after the other in a goroutine of their own, so that a slow one delays no renewal, no
+// release and no other hold's end; the others are called in the goroutine in which it
+// happens. Close waits for all of them.
 type Observer struct {
 	Waiting  func(Event) // an acquire begins to wait: Holder, Ahead
 	Waited   func(Event) // it has ended to wait, with the lock or without: Waited, Err
