@@ -5,6 +5,8 @@ package redisstore
 import (
 	"errors"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,16 +39,71 @@ func documented(t *testing.T, file, user string) []string {
 	return strings.Fields(strings.ReplaceAll(list, "//", ""))
 }
 
-func TestTheDocumentedRightsAreEnough(t *testing.T) {
-	server := serve(t)
+// Every branch of a script takes a test of its own to be run; what it calls can be read.
+func TestEveryCommandOfTheScriptsIsDocumented(t *testing.T) {
 	rights := documented(t, "store.go", "locker")
-	a, b := as(t, server, "a", rights...), as(t, server, "b", rights...)
+	for name, text := range allScripts() {
+		calls := regexp.MustCompile(`redis\.p?call\('(\w+)'(?:, '(\w+)')?`).FindAllStringSubmatch(text, -1)
+		if all := strings.Count(text, ".call(") + strings.Count(text, ".pcall("); all != len(calls) || all == 0 {
+			t.Errorf("%s has %d calls, of which %d name their command", name, all, len(calls))
+		}
+		for _, call := range calls {
+			command := "+" + strings.ToLower(call[1])
+			if command == "+pubsub" {
+				command += "|" + strings.ToLower(call[2])
+			}
+			if !slices.Contains(rights, command) {
+				t.Errorf("%s calls %s, which is not in the documented rights", name, command)
+			}
+		}
+	}
+}
+
+func allScripts() map[string]string {
+	return map[string]string{
+		"prelude": prelude, "join": joinText, "leave": leaveText, "renew": renewText, "inspect": inspectText, "record": recordText,
+	}
+}
+
+// Whatever a server's user lacks of the channels, or the program does not want of them.
+func TestTheDocumentedRightsAreEnough(t *testing.T) {
+	rights := documented(t, "store.go", "locker")
+	mute := slices.DeleteFunc(slices.Clone(rights), func(right string) bool { return strings.HasPrefix(right, "&") })
+	for what, test := range map[string]struct {
+		rights  []string
+		options Options
+		denied  bool
+	}{
+		"all":                  {rights: rights},
+		"polling":              {rights: rights, options: Options{Poll: true}},
+		"polling, foreign":     {rights: rights, options: Options{Poll: true, Foreign: true}},
+		"foreign":              {rights: rights, options: Options{Foreign: true}},
+		"no channels":          {rights: append(mute, "resetchannels"), denied: true},
+		"no channels, polling": {rights: append(mute, "resetchannels"), options: Options{Poll: true}, denied: true},
+	} {
+		t.Run(what, func(t *testing.T) { playsUnder(t, test.rights, test.options, test.denied) })
+	}
+}
+
+// playsUnder makes all moves with those rights. denied says whether the server may have had
+// to deny something, which was done without then.
+func playsUnder(t *testing.T, rights []string, o Options, denied bool) {
+	server := serve(t)
+	user := func(name string) *Store {
+		as(t, server, name, rights...)
+		return storeWith(t, &redis.Options{Addr: server.Addr(), Username: name, Password: "secret"}, o)
+	}
+	a, b := user("a"), user("b")
+	third := user("c")
 	for _, name := range []string{"n", "{}", "a{b", "a}b", "x{y}z"} {
 		holder, c := claim(30*time.Second), claim(30*time.Second)
 		holder.Vote = true
 		join(t, a, name, holder, lease.Held)
 		st := join(t, b, name, c, lease.Waiting)
+		behind := claim(30 * time.Second)
+		last := join(t, third, name, behind, lease.Waiting)
 		leave(t, a, name, holder.ID)
+		join(t, third, name, behind, lease.Waiting) // looks, and finds that it is not its turn
 		got := within(t, time.Second, b, name, c, st)
 		out := b.Renew(t.Context(), []driver.Ref{{Name: name, Token: lease.Token{ID: c.ID, Ticket: got.Ticket, Owner: c.Owner}, TTL: c.TTL}})
 		if out[0].Err != nil || out[0].State != lease.Held {
@@ -55,9 +112,17 @@ func TestTheDocumentedRightsAreEnough(t *testing.T) {
 		if _, err := a.Inspect(t.Context(), name); err != nil {
 			t.Error(err)
 		}
-		if _, err := b.Leave(t.Context(), name, c.ID, lease.Seal{For: time.Second, Value: "v"}); err != nil {
+		if _, err := b.Leave(t.Context(), name, c.ID, lease.Seal{For: 100 * time.Millisecond, Value: "v"}); err != nil {
 			t.Error(err)
 		}
+		within(t, time.Second, third, name, behind, last)
+		broken := lease.Seal{For: time.Second, Victim: behind.ID, By: "ops"}
+		for range 2 {
+			if _, err := a.Leave(t.Context(), name, behind.ID, broken); err != nil {
+				t.Error(err)
+			}
+		}
+		leave(t, third, name, behind.ID) // answers the break
 	}
 	for _, err := range a.Names(t.Context(), "") {
 		if err != nil {
@@ -65,6 +130,9 @@ func TestTheDocumentedRightsAreEnough(t *testing.T) {
 		}
 	}
 	a.Close()
+	if denied {
+		return
+	}
 	for _, entry := range mustDo(t, server, "ACL", "LOG").([]any) {
 		if fields := entry.([]any); !strings.HasPrefix(fields[7].(string), "config") && !strings.HasPrefix(fields[7].(string), "client") {
 			t.Errorf("denied: %v", fields)

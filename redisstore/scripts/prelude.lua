@@ -168,7 +168,7 @@ local function reserved(id, e)
   local poll, field = '!poll ' .. e.channel, '!turn ' .. id
   if not ahead(poll, POLLS) then return false end
   local turn = math.min(e.ttl, POLLS)
-  if redis.call('HEXISTS', about, field) == 0 then
+  if not redis.call('HGET', about, field) then
     redis.pcall('HSET', about, field, digits(now_ms + turn)) -- under full memory the poll alone counts
     point(turn)
     return true

@@ -40,7 +40,7 @@ var redisMutants = []Mutant{
 	},
 	{
 		Name: "a claim in doubt leaves no stone", Rule: "6.5",
-		File: "redisstore/leave.go", Old: "if k := s.forget(name, id); k != nil && !s.doubts(k) {", New: "if k := s.forget(name, id); k != nil {",
+		File: "redisstore/leave.go", Old: "if k != nil && !s.doubts(k) {", New: "if k != nil {",
 		Dir: "redisstore", Run: "TestACopyOfAJoin",
 	},
 	{
@@ -193,6 +193,11 @@ var redisMutants = []Mutant{
 		Name: "another format's key is free", Rule: "7 scripts",
 		File: "redisstore/scripts/join.lua", Old: "value = redis.call('GET', lock) -- not", New: "value = redis.pcall('GET', lock)\nif type(value) == 'table' then value = false end -- not",
 		Dir: "redisstore", Run: "TestKindsOfTrouble",
+	},
+	{
+		Name: "a script calls what no user was told to grant", Rule: "7 scripts",
+		File: "redisstore/scripts/prelude.lua", Old: "if not redis.call('HGET', about, field) then", New: "if redis.call('HEXISTS', about, field) == 0 then",
+		Dir: "redisstore", Run: "TestEveryCommand|TestTheDocumented",
 	},
 	{
 		Name: "a Ring is accepted", Rule: "7 scripts",
