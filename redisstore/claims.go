@@ -295,9 +295,9 @@ func (l *line) rouse() {
 
 // schedule says when the first waiter looks again, after an answer.
 func (s *Store) schedule(name string, st lease.Standing, r reply) {
-	s.lines[name].polls = !r.subscribed
+	s.lines[name].polls = !r.subscribed || !r.push
 	switch {
-	case !r.push, r.foreign():
+	case r.foreign():
 		s.lookIn(name, pollTime())
 	case st.Seal.Closed():
 		s.lookIn(name, st.Seal.For)

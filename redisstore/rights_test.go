@@ -156,6 +156,45 @@ func TestWithoutTheRightToPublishALockIsNotLost(t *testing.T) {
 	}
 }
 
+// The process is subscribed and well, but no release can tell it anything.
+func TestWhereNobodyMayPublishWaitersPoll(t *testing.T) {
+	server := serve(t)
+	rights := slices.DeleteFunc(documented(t, "store.go", "locker"), func(right string) bool { return right == "+publish" })
+	a, b, c := as(t, server, "a", rights...), as(t, server, "b", rights...), as(t, server, "c", rights...)
+	holder, first, second := claim(30*time.Second), claim(30*time.Second), claim(30*time.Second)
+	join(t, a, "n", holder, lease.Held)
+	st, st2 := join(t, b, "n", first, lease.Waiting), join(t, c, "n", second, lease.Waiting)
+	if b.inbox.subscription().id == 0 {
+		t.Error("it is not subscribed")
+	}
+	stays(t, 300*time.Millisecond, b, "n", first, st.Rev)
+	leave(t, a, "n", holder.ID)
+	if got := within(t, time.Second, b, "n", first, st); got.Ticket != st.Ticket {
+		t.Errorf("ticket %d, queued with %d", got.Ticket, st.Ticket)
+	}
+	stays(t, 300*time.Millisecond, c, "n", second, st2.Rev)
+	leave(t, b, "n", first.ID)
+	if got := within(t, time.Second, c, "n", second, st2); got.Ticket != st2.Ticket {
+		t.Errorf("ticket %d, queued with %d", got.Ticket, st2.Ticket)
+	}
+}
+
+// A process that is subscribed and hangs looks alive for ever, and cannot be told that it is
+// its turn; it does not poll either.
+func TestWhereNobodyMayPublishAFrozenProcessCostsOneTurn(t *testing.T) {
+	server := serve(t)
+	rights := slices.DeleteFunc(documented(t, "store.go", "locker"), func(right string) bool { return right == "+publish" })
+	a, frozen, c := as(t, server, "a", rights...), as(t, server, "b", rights...), as(t, server, "c", rights...)
+	holder, next := claim(30*time.Second), claim(30*time.Second)
+	join(t, a, "n", holder, lease.Held)
+	for range 3 {
+		join(t, frozen, "n", claim(500*time.Millisecond), lease.Waiting)
+	}
+	st := join(t, c, "n", next, lease.Waiting)
+	leave(t, a, "n", holder.ID)
+	within(t, 2*time.Second, c, "n", next, st)
+}
+
 func TestWithoutChannelsWaitersPoll(t *testing.T) {
 	server := serve(t)
 	a := as(t, server, "mute", "~*", "+@all", "resetchannels")

@@ -82,8 +82,11 @@ end
 -- The marker is a channel that only this very subscription of the process listens to.
 -- If this server knows it, the process will hear this server, and it knows that both
 -- are one and the same. Else it polls, and its place lasts as long as it does so.
+--
+-- Where this user may not publish, those who release as the same user cannot tell it
+-- either, and it polls too.
 local here = marker ~= '' and (subscribers(marker) or 0) or 0
-local mode = here > 0 and 'c' or 'p'
+local mode = here > 0 and tells(channel) and 'c' or 'p'
 redis.call('HSET', about, id, pack({
   mode = mode, ttl = digits(ttl), room = digits(room), joined = joined, head = head, channel = channel, tail = tail,
 }))

@@ -87,6 +87,13 @@ local function subscribers(channel)
   return tonumber(n[2])
 end
 
+-- tells reports whether this user may tell that process something, by a message that
+-- nobody listens for.
+local function tells(channel)
+  if type(redis.pcall('PUBLISH', channel .. '.', '')) == 'table' then push = 0 end
+  return push == 1
+end
+
 -- settle looks at the last hand-over. If its short lease ran out before the process
 -- said anything, that process hangs, though it looks subscribed. Then all that it has
 -- in this queue goes: a frozen process costs the name one grant, not one for each of
@@ -196,7 +203,7 @@ local function promote(me)
       remove(id)
       return 'mine', ticket, e
     end
-    if e and e.mode == 'p' and (subscribers(e.channel) or 0) == 0 then
+    if e and e.mode == 'p' and ((subscribers(e.channel) or 0) == 0 or not tells(e.channel)) then
       if reserved(id, e) then return 'reserved' end
       remove(id)
     elseif not e or subscribers(e.channel) == 0 then

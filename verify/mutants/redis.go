@@ -161,8 +161,13 @@ var redisMutants = []Mutant{
 	},
 	{
 		Name: "nobody looks after a foreign holder", Rule: "7 nets",
-		File: "redisstore/claims.go", Old: "	case !r.push, r.foreign():", New: "	case !r.push:",
+		File: "redisstore/claims.go", Old: "	case r.foreign():", New: "	case false:",
 		Dir: "redisstore", Run: "TestForeignHolders|TestAForeignHolder",
+	},
+	{
+		Name: "who cannot be told waits for the end of the lease", Rule: "7 nets",
+		File: "redisstore/scripts/join.lua", Old: "here > 0 and tells(channel) and 'c'", New: "here > 0 and 'c'",
+		Dir: "redisstore", Run: "TestWhereNobodyMayPublish",
 	},
 	{
 		Name: "foreign clients starve", Rule: "7 nets",
