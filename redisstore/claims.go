@@ -134,13 +134,18 @@ func (s *Store) learn(k *known, st lease.Standing, r reply, subscription uint64)
 	if st.Ticket == k.ticket {
 		st.Room = k.room // the server does not keep it
 	}
+	// With another ticket than it had it has lost its place, and so perhaps has all of this
+	// process here, also if it got the lock at once: nothing in the queue stopped it.
+	again := k.ticket != 0 && k.ticket != st.Ticket && !s.queueless
 	switch st.State {
 	case lease.Held:
 		k.held, k.ticket, k.room, k.until = true, st.Ticket, st.Room, st.Asked.Add(st.Lease)
 		s.unqueue(k)
 		s.lookIn(k.name, st.Lease)
+		if l := s.lines[k.name]; again && l != nil {
+			s.lookAll(l.waiting, 100*time.Millisecond)
+		}
 	case lease.Waiting:
-		again := k.ticket != 0 && k.ticket != st.Ticket && !s.queueless
 		k.held, k.ticket, k.room = false, st.Ticket, st.Room
 		if !s.queueless {
 			s.queue(k, st.Ticket) // else it is in its line
@@ -154,7 +159,6 @@ func (s *Store) learn(k *known, st lease.Standing, r reply, subscription uint64)
 			w.dated = subscription
 		}
 		if again {
-			// It has lost its place, and so perhaps has all of this process here.
 			s.lookAll(s.lines[k.name].waiting, 100*time.Millisecond)
 			w.look = elapsed.Now().Add(lastNet)
 		}

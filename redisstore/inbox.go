@@ -275,6 +275,8 @@ func (s *Store) deliver(payload string, subscription uint64) {
 		s.pointed(rest)
 	case "b":
 		s.broken(rest)
+	case "l":
+		s.lost(rest)
 	}
 }
 
@@ -363,6 +365,20 @@ func (s *Store) pointed(message string) {
 	if k := s.claims[place{name, parts[0]}]; k != nil && k.w != nil {
 		k.w.look = min(k.w.look, elapsed.Now().Add(millis(ms)+jitter(0, 50*time.Millisecond)))
 		k.w.wake()
+	}
+}
+
+// lost: key. The queue of the name was lost, and all places in it.
+func (s *Store) lost(key string) {
+	name, ok := s.keys.name(key)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if l := s.lines[name]; l != nil {
+		s.lookAll(l.waiting, 100*time.Millisecond)
 	}
 }
 

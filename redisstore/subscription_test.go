@@ -168,6 +168,53 @@ func TestWaitersAfterARestartAllFinish(t *testing.T) {
 	work.Wait()
 }
 
+// All keys of the queue are lost, or only that of the places, while ten wait in two
+// processes. The first one to look finds the lock free: it gets it with a new ticket, and
+// nobody is behind it.
+func TestAQueueThatWasLostCostsPlacesAndNoTime(t *testing.T) {
+	for what, lose := range map[string]func(s *Store) []string{
+		"everything":  func(*Store) []string { return []string{"FLUSHALL"} },
+		"the queue":   func(s *Store) []string { return append([]string{"DEL"}, s.keys.keys("n", "")[queueKey:sealedKey]...) },
+		"the places":  func(s *Store) []string { return []string{"DEL", s.keys.keys("n", "")[queueKey]} },
+		"the entries": func(s *Store) []string { return []string{"DEL", s.keys.keys("n", "")[aboutKey]} },
+	} {
+		t.Run(what, func(t *testing.T) {
+			server := serve(t)
+			h, a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+			holder := claim(time.Second)
+			join(t, h, "n", holder, lease.Held)
+			var work sync.WaitGroup
+			for i := range 10 {
+				s, c := []*Store{a, b}[i%2], claim(30*time.Second)
+				st := join(t, s, "n", c, lease.Waiting)
+				work.Go(func() {
+					await(t, s, "n", c, st, lease.Held)
+					leave(t, s, "n", c.ID)
+				})
+			}
+			began := time.Now()
+			mustDo(t, server, lose(a)...)
+			leave(t, h, "n", holder.ID)
+			work.Wait()
+			if took := time.Since(began); took > 3*time.Second {
+				t.Errorf("the last one was done after %v", took)
+			}
+		})
+	}
+}
+
+// Where something is left of the queue, the release tells its waiters.
+func TestAReleaseTellsThoseWhosePlacesWereLost(t *testing.T) {
+	server := serve(t)
+	h, a := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	holder, c := claim(time.Minute), claim(time.Minute)
+	join(t, h, "n", holder, lease.Held)
+	st := join(t, a, "n", c, lease.Waiting)
+	mustDo(t, server, "DEL", a.keys.keys("n", "")[queueKey])
+	leave(t, h, "n", holder.ID)
+	within(t, time.Second, a, "n", c, st)
+}
+
 func TestAProcessThatNeverWaitsHasNoSubscription(t *testing.T) {
 	server := serve(t)
 	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})

@@ -56,6 +56,7 @@ if mine(value, id) and (only == '' or ticket_of(value) == only) then
     seal = seal_text
   end
   if redis.call('ZCARD', queue) == 0 then
+    tell('l\n' .. lock) -- who is known to wait and has no place any more
     redis.call('DEL', about)
   else
     redis.call('HDEL', about, '!grant')

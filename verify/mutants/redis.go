@@ -170,6 +170,16 @@ var redisMutants = []Mutant{
 		Dir: "redisstore", Run: "TestWhereNobodyMayPublish",
 	},
 	{
+		Name: "who finds the lock free with its place lost wakes nobody", Rule: "7 nets",
+		File: "redisstore/claims.go", Old: "if l := s.lines[k.name]; again && l != nil {", New: "if l := s.lines[k.name]; false && l != nil {",
+		Dir: "redisstore", Run: "TestAQueueThatWasLost",
+	},
+	{
+		Name: "a release that finds waiters without places tells nobody", Rule: "7 nets",
+		File: "redisstore/scripts/leave.lua", Old: "    tell('l\\n' .. lock)", New: "",
+		Dir: "redisstore", Run: "TestAReleaseTellsThose",
+	},
+	{
 		Name: "foreign clients starve", Rule: "7 nets",
 		File: "redisstore/scripts/leave.lua", Old: "  if turns < TURNS and now_ms - since < TURNS_MS then", New: "  if true then",
 		Dir: "redisstore", Run: "TestForeignClientsGetAGap",
