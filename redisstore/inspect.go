@@ -55,7 +55,7 @@ func parseQueue(fields []any) (lease.Queue, error) {
 // queue puts together what is kept of a name. about is the hash that goes with the places.
 func queue(r reply, last uint64, waiting []redis.Z, about map[string]string) (lease.Queue, error) {
 	q := lease.Queue{Now: r.now, Last: last}
-	if r.value != "" {
+	if r.taken {
 		e, err := holderEntry(r, about)
 		if err != nil {
 			return lease.Queue{}, err

@@ -97,7 +97,7 @@ func (s *Store) waitHere(k *known, c lease.Claim, r *reply) {
 	}
 	r.state = "waiting"
 	place, _ := s.lines[k.name].find(k.w.queued)
-	if r.ahead = place; r.value != "" {
+	if r.ahead = place; r.taken {
 		r.ahead++
 	}
 }

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -21,7 +22,8 @@ type reply struct {
 	prev       uint64
 	ahead      int
 	lease      time.Duration
-	value      string // of the lock key
+	taken      bool   // there is a lock key, or somebody whose turn it is
+	value      string // of the lock key; another library's may be empty
 	left       time.Duration
 	sealText   string
 	sealLeft   time.Duration
@@ -48,7 +50,7 @@ func parseReply(fields []any) (reply, error) {
 	p := parser{fields: fields}
 	r := reply{
 		state: p.text(), ticket: p.number(), room: int(p.number()), prev: p.number(), ahead: int(p.int()), lease: p.millis(),
-		value: p.text(), left: p.millis(), sealText: p.text(), sealLeft: p.millis(),
+		taken: p.there(), value: p.text(), left: p.millis(), sealText: p.text(), sealLeft: p.millis(),
 		subscribed: p.int() > 0, more: p.int() == 1, push: p.int() == 1, now: p.micros(),
 	}
 	if p.err == nil && r.ticket == 0 && (r.state == "held" || r.state == "waiting") {
@@ -79,7 +81,7 @@ func (r reply) standing(id string, asked lease.Instant) (lease.Standing, error) 
 	default:
 		return lease.Standing{}, fmt.Errorf("an answer %q", r.state)
 	}
-	if r.value != "" {
+	if r.taken {
 		h, err := parseHolder(r.value)
 		if err != nil {
 			return lease.Standing{}, err
@@ -92,7 +94,7 @@ func (r reply) standing(id string, asked lease.Instant) (lease.Standing, error) 
 // foreign reports a holder whose end cannot be known: it may go at any time and tells
 // nobody (another library), or it has no end.
 func (r reply) foreign() bool {
-	if r.value == "" {
+	if !r.taken {
 		return false
 	}
 	_, err := lease.ParseToken(r.value)
@@ -109,8 +111,12 @@ func parseHolder(value string) (lease.Holder, error) {
 	case errors.Is(err, lease.ErrNewer):
 		return lease.Holder{}, &driver.Fault{Kind: driver.Misplaced, Err: fmt.Errorf("the lock's value: %w", err)}
 	}
-	return lease.Holder{Foreign: value}, nil
+	return lease.Holder{Foreign: cmp.Or(value, noValue)}, nil
 }
+
+// noValue is shown for another program's value that is empty, for a holder with neither
+// an ID nor a value would look like nobody.
+const noValue = `""`
 
 // A seal's text is its victim's ID, or as many dashes, for scripts to compare, and
 // behind it what only programs read.
@@ -173,6 +179,9 @@ func (p *parser) fail(what string) {
 		p.err = fmt.Errorf("a field of the answer %s", what)
 	}
 }
+
+// there reports whether the next field is.
+func (p *parser) there() bool { return len(p.fields) > 0 && p.fields[0] != nil }
 
 func (p *parser) text() string {
 	switch f := p.next().(type) {

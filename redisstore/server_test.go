@@ -209,6 +209,50 @@ func TestForeignHolders(t *testing.T) {
 	}
 }
 
+// SET lock:n "" is another program's lock as much as any.
+func TestAnEmptyValueIsAHolder(t *testing.T) {
+	eachMode(t, func(t *testing.T, server *servertest.RedisServer, s *Store) {
+		other := func(what string, h *lease.Holder, left time.Duration) {
+			t.Helper()
+			if h == nil || h.ID != "" || h.Foreign != `""` || left <= 25*time.Second || left > 30*time.Second {
+				t.Errorf("%s: held by %+v for %v", what, h, left)
+			}
+		}
+		mine := claim(30 * time.Second)
+		held := join(t, s, "n", mine, lease.Held)
+		mustDo(t, server, "SET", "lock:n", "", "PX", "30000")
+		ref := driver.Ref{Name: "n", Token: lease.Token{ID: mine.ID, Ticket: held.Ticket, Owner: mine.Owner}, TTL: time.Minute}
+		out := s.Renew(t.Context(), []driver.Ref{ref})[0]
+		if out.Err != nil || out.State != lease.Gone {
+			t.Errorf("renewed: %+v", out)
+		}
+		other("renew", out.Holder, out.Left)
+		st := leave(t, s, "n", mine.ID)
+		other("leave", st.Holder, st.Left)
+		try := claim(30 * time.Second)
+		try.NoWait = true
+		st = join(t, s, "n", try, lease.Busy)
+		other("busy", st.Holder, st.Left)
+		waits := claim(30 * time.Second)
+		st = join(t, s, "n", waits, lease.Waiting)
+		other("waiting", st.Holder, st.Left)
+		if st.Ahead != 1 {
+			t.Errorf("%d are ahead", st.Ahead)
+		}
+		q, err := s.Inspect(t.Context(), "n")
+		if err != nil || len(q.Holders()) != 1 {
+			t.Fatalf("inspect: %+v, %v", q, err)
+		}
+		other("inspect", q.Holders()[0].Holder(), q.Holders()[0].Expires.Sub(q.Now))
+		mustDo(t, server, "DEL", "lock:n") // they tell nobody
+		within(t, time.Second, s, "n", waits, st)
+		leave(t, s, "n", waits.ID)
+		if q, err := s.Inspect(t.Context(), "n"); err != nil || len(q.Claims) != 0 {
+			t.Errorf("inspect of a free name: %+v, %v", q, err)
+		}
+	})
+}
+
 func TestASealTellsEverybodyAndClosesTheName(t *testing.T) {
 	server := serve(t)
 	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})

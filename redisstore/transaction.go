@@ -181,14 +181,13 @@ func lookAtName(ctx context.Context, pipe redis.Cmdable, keys []string) *nameLoo
 type seen struct {
 	reply // value, left, seal and time, as every move answers them
 
-	taken    bool
 	last     uint64
 	lastLeft time.Duration
 	stone    bool
 }
 
 func (l *nameLook) read() (seen, error) {
-	s := seen{reply: reply{push: true, now: l.clock.Val(), state: "gone"}, taken: l.lock.there(), stone: l.stone.Val() > 0}
+	s := seen{reply: reply{push: true, now: l.clock.Val(), state: "gone", taken: l.lock.there()}, stone: l.stone.Val() > 0}
 	var err, err2, err3 error
 	var last string
 	s.value, s.left, err = l.lock.read()
@@ -369,7 +368,7 @@ func (t transactions) leaveOnce(ctx context.Context, keys []string, l leaving) (
 			if held {
 				closes = l.closes(s.left)
 				r.state, r.ticket, r.lease = "held", s.ticket(), max(s.left, 0)
-				r.value, r.left = "", 0
+				r.taken, r.value, r.left = false, "", 0
 			}
 			if opens {
 				r.sealText = "" // the answer is how it was before, or that the broken holder has answered

@@ -107,7 +107,7 @@ func (l renewLook) renewed(r renewal, e ends) (reply, error) {
 	}
 	// The whole token: a hold that was lost must not live on the next ticket of its ID.
 	if value != r.token.String() {
-		return reply{state: "gone", value: value, left: left, push: true}, nil
+		return reply{state: "gone", taken: l.lock.there(), value: value, left: left, push: true}, nil
 	}
 	if l.last != nil {
 		last := uint64(0)

@@ -239,6 +239,7 @@ end
 
 -- answer is what every move answers; a field that does not apply is empty. f.lease is
 -- how long the claim's own lease lasts, f.holder who is in the way if the lock is free.
+-- If nobody is, that field is false, for another program's value may be empty.
 local function answer(state, f)
   f = f or {}
   local left, seal_ms = 0, 0
@@ -246,6 +247,6 @@ local function answer(state, f)
   if seal then seal_ms = redis.call('PTTL', sealed) end
   return {
     state, f.ticket or '0', f.room or '0', f.prev or '0', f.ahead or 0, f.lease or 0,
-    value or f.holder or '', left, seal or '', seal_ms, f.here or 0, more, push, digits(now),
+    value or f.holder or false, left, seal or '', seal_ms, f.here or 0, more, push, digits(now),
   }
 end

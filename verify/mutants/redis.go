@@ -215,6 +215,11 @@ var redisMutants = []Mutant{
 		Dir: "redisstore", Run: "TestEveryCommand|TestTheDocumented",
 	},
 	{
+		Name: "an empty value is nobody's", Rule: "7 keys",
+		File: "redisstore/reply.go", Old: "p.fields[0] != nil }", New: "p.fields[0] != nil && p.fields[0] != \"\" }",
+		Dir: "redisstore", Run: "TestAnEmptyValue",
+	},
+	{
 		Name: "a Ring is accepted", Rule: "7 scripts",
 		File: "redisstore/store.go", Old: "	case *redis.Ring:\n", New: "	case interface{ never() }:\n",
 		Dir: "redisstore", Run: "TestClientsThatAreRefused",
