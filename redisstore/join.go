@@ -97,7 +97,7 @@ func (s *Store) heard(ctx context.Context, k *known, c lease.Claim, asked lease.
 		return lease.Standing{}, lease.ErrQueueFull
 	}
 	st, err := r.standing(k.id, asked)
-	if err != nil {
+	if err = firstError(err, r.newer()); err != nil {
 		return lease.Standing{}, err
 	}
 	if st.State == lease.Waiting && c.NoWait {

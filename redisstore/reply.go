@@ -59,7 +59,9 @@ func parseReply(fields []any) (reply, error) {
 	return r, p.err
 }
 
-// standing reads the reply for the claim with that ID.
+// standing reads the reply for the claim with that ID. A holder that a newer release
+// wrote is one that cannot be read: whoever leaves or is gone must learn that, and not
+// that its own call failed.
 func (r reply) standing(id string, asked lease.Instant) (lease.Standing, error) {
 	st := lease.Standing{
 		Ticket: r.ticket, Room: r.room, Prev: r.prev, Asked: asked, Ahead: r.ahead, Lease: r.lease,
@@ -84,11 +86,21 @@ func (r reply) standing(id string, asked lease.Instant) (lease.Standing, error) 
 	if r.taken {
 		h, err := parseHolder(r.value)
 		if err != nil {
-			return lease.Standing{}, err
+			h = lease.Holder{Foreign: r.value, Owner: lease.Owner{Name: "a newer redlatch"}}
 		}
 		st.Holder, st.Left = &h, max(r.left, 0)
 	}
 	return st, nil
+}
+
+// newer is the error of a claim that asks for what a newer release holds: it must not wait
+// for that by rules which may not be that release's.
+func (r reply) newer() error {
+	if !r.taken || r.state == "held" || r.state == "left" {
+		return nil
+	}
+	_, err := parseHolder(r.value)
+	return err
 }
 
 // foreign reports a holder whose end cannot be known: it may go at any time and tells

@@ -253,6 +253,38 @@ func TestAnEmptyValueIsAHolder(t *testing.T) {
 	})
 }
 
+// A hold that a newer release has overwritten is gone, and its holder is told at once: the
+// lock is somebody's whom this release cannot read, and not out of reach.
+func TestAHoldThatANewerReleaseTookIsGone(t *testing.T) {
+	eachMode(t, func(t *testing.T, server *servertest.RedisServer, s *Store) {
+		c := claim(30 * time.Second)
+		held := join(t, s, "n", c, lease.Held)
+		newer := lease.NewID() + ".2.what.ever"
+		mustDo(t, server, "SET", "lock:n", newer, "PX", "30000")
+		gone := func(what string, st lease.Standing, err error) {
+			t.Helper()
+			if err != nil || st.State != lease.Gone || st.Holder == nil || st.Holder.ID != "" || st.Holder.Foreign != newer ||
+				!strings.Contains(st.Holder.Owner.Name, "newer redlatch") {
+				t.Errorf("%s: %+v by %+v, %v", what, st, st.Holder, err)
+			}
+		}
+		ref := driver.Ref{Name: "n", Token: lease.Token{ID: c.ID, Ticket: held.Ticket, Owner: c.Owner}, TTL: time.Minute}
+		out := s.Renew(t.Context(), []driver.Ref{ref})[0]
+		gone("renewed", out.Standing, out.Err)
+		st, err := s.Leave(t.Context(), "n", c.ID, lease.Seal{})
+		gone("left", st, err)
+		if _, err := s.Join(t.Context(), "n", claim(30*time.Second)); !errors.Is(err, lease.ErrNewer) {
+			t.Errorf("joined: %v", err)
+		}
+		if _, err := s.Inspect(t.Context(), "n"); !errors.Is(err, lease.ErrNewer) {
+			t.Errorf("inspect: %v", err)
+		}
+		if v := mustDo(t, server, "GET", "lock:n"); v != newer {
+			t.Errorf("the key has %v", v)
+		}
+	})
+}
+
 func TestASealTellsEverybodyAndClosesTheName(t *testing.T) {
 	server := serve(t)
 	a, b := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})

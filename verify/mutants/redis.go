@@ -220,6 +220,16 @@ var redisMutants = []Mutant{
 		Dir: "redisstore", Run: "TestAnEmptyValue",
 	},
 	{
+		Name: "a hold that a newer release took is out of reach", Rule: "7 scripts",
+		File: "redisstore/reply.go", Old: "			h = lease.Holder{Foreign: r.value,", New: "			return lease.Standing{}, err\n			h = lease.Holder{Foreign: r.value,",
+		Dir: "redisstore", Run: "TestAHoldThatANewer",
+	},
+	{
+		Name: "who asks for what a newer release holds waits for it", Rule: "7 scripts",
+		File: "redisstore/join.go", Old: "firstError(err, r.newer())", New: "firstError(err)",
+		Dir: "redisstore", Run: "TestAHoldThatANewer|TestKindsOfTrouble",
+	},
+	{
 		Name: "a Ring is accepted", Rule: "7 scripts",
 		File: "redisstore/store.go", Old: "	case *redis.Ring:\n", New: "	case interface{ never() }:\n",
 		Dir: "redisstore", Run: "TestClientsThatAreRefused",
