@@ -27,7 +27,7 @@ func (s *Store) Renew(ctx context.Context, refs []driver.Ref) []driver.Outcome {
 func (s *Store) renewSome(ctx context.Context, refs []driver.Ref) []driver.Outcome {
 	all := make([]renewal, len(refs))
 	for i, ref := range refs {
-		all[i] = renewal{keys: s.keys.keys(ref.Name, ref.Token.ID), token: ref.Token, ttl: ref.TTL, fence: ref.Fence}
+		all[i] = renewal{keys: s.keys.keys(ref.Name, ref.Token.ID), token: ref.Token, ttl: ref.TTL, fence: min(ref.Fence, lease.MaxTicket)}
 	}
 	type answers struct {
 		replies []reply

@@ -117,6 +117,50 @@ func TestFencesGrowWhenTheCounterIsLost(t *testing.T) {
 	})
 }
 
+// Somebody has written over the counter. It is as if it were lost, and only once.
+func TestFencesGrowWhenTheCounterIsDamaged(t *testing.T) {
+	eachMode(t, func(t *testing.T, server *servertest.RedisServer, s *Store) {
+		other := newStore(t, server.Addr(), Options{})
+		counter := s.keys.keys("n", "")[lastKey]
+		var fence uint64
+		for _, damage := range []string{
+			"garbage", "", "-5", "nan", "inf", "1e300", "1.5", " 7", "0x10", "9007199254740990", "9007199254740991", "9007199254740992",
+			"18446744073709551615", "99999999999999999999999",
+		} {
+			grows := func(what string, st lease.Standing) {
+				t.Helper()
+				if st.Ticket-uint64(st.Room) <= fence || st.Ticket > lease.MaxTicket-1<<50 {
+					t.Errorf("with the counter %q: ticket %d with room for %d %s, after %d", damage, st.Ticket, st.Room, what, fence)
+				}
+				fence = st.Ticket
+			}
+			for range 2 {
+				mustDo(t, server, "SET", counter, damage)
+				c := claim(30 * time.Second)
+				c.Room = 3
+				st := join(t, s, "n", c, lease.Held)
+				grows("at once", st)
+				if got := mustDo(t, server, "GET", counter); got != fmt.Sprint(st.Ticket) {
+					t.Errorf("the counter %q is %v after ticket %d", damage, got, st.Ticket)
+				}
+				mustDo(t, server, "SET", counter, damage)
+				ref := driver.Ref{Name: "n", Token: lease.Token{ID: c.ID, Ticket: st.Ticket, Owner: c.Owner}, TTL: c.TTL, Fence: st.Ticket + 10}
+				if out := s.Renew(t.Context(), []driver.Ref{ref})[0]; out.Err != nil || out.State != lease.Held {
+					t.Errorf("with the counter %q: renewed: %+v", damage, out)
+				}
+				fence += 10
+				if q, err := s.Inspect(t.Context(), "n"); err != nil || q.Last != fence {
+					t.Errorf("with the counter %q: inspect: %d, %v, want %d", damage, q.Last, err, fence)
+				}
+				waits := claim(30 * time.Second)
+				grows("in the queue", join(t, other, "n", waits, lease.Waiting))
+				leave(t, other, "n", waits.ID)
+				leave(t, s, "n", c.ID)
+			}
+		}
+	})
+}
+
 func TestFencesGrowWhenTheServersClockIsBehindThem(t *testing.T) {
 	eachMode(t, func(t *testing.T, server *servertest.RedisServer, s *Store) {
 		ahead := uint64(time.Now().Add(time.Hour).UnixMicro())

@@ -196,12 +196,17 @@ func (l *nameLook) read() (seen, error) {
 	if err := firstError(err, err2, err3, l.stone.Err(), l.clock.Err()); err != nil {
 		return seen{}, err
 	}
-	if last != "" {
-		if s.last, err = strconv.ParseUint(last, 10, 64); err != nil {
-			return seen{}, err
-		}
-	}
+	s.last = counter(last)
 	return s, nil
+}
+
+// counter is that of prelude.lua, which says why.
+func counter(text string) uint64 {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n >= lease.MaxTicket-lease.MaxRoom-1 {
+		return 0
+	}
+	return n
 }
 
 // holds reports whether the claim has the lock. IDs have one length, so none is the

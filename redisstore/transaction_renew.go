@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -112,7 +111,7 @@ func (l renewLook) renewed(r renewal, e ends) (reply, error) {
 	if l.last != nil {
 		last := uint64(0)
 		if text, err := l.last.Result(); err == nil {
-			last, _ = strconv.ParseUint(text, 10, 64)
+			last = counter(text)
 		} else if absent(err) != nil {
 			return reply{}, err
 		}

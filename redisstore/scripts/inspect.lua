@@ -5,5 +5,5 @@ return {
   answer('gone'),
   redis.call('ZRANGE', queue, 0, -1, 'WITHSCORES'),
   redis.call('HGETALL', about),
-  redis.call('GET', last) or '0',
+  digits(counter(redis.call('MGET', last)[1])),
 }

@@ -13,7 +13,7 @@ local AHEAD = 100000 -- microseconds; tickets further than this before the clock
 
 value = redis.call('GET', lock) -- not in the MGET: that takes another format's key for a free one
 local strings = redis.call('MGET', last, sealed, stone)
-local highest = tonumber(strings[1] or '0')
+local highest = counter(strings[1])
 seal = strings[2]
 
 if strings[3] then return answer('left') end -- this call was overtaken by its own leave

@@ -27,6 +27,16 @@ local seal = false  -- the seal
 local more = 0      -- 1: call again, there are more dead waiters than one call may skip
 local push = 1      -- 0: no right to publish, nobody can be told anything
 
+-- counter reads the highest ticket. A counter that somebody has written over counts as
+-- one that was lost: the next ticket is drawn from the clock alone, and overwrites it. So
+-- does one so near to 2^53 that the next ticket and its room would not be below it: from
+-- there on, numbers are not counted in steps of one, and two holders would get the same.
+-- Such a ticket is nobody's but a quorum's that proposed it, until the year 2255.
+local function counter(text)
+  local n = text and string.match(text, '^%d+$') and tonumber(text)
+  return n and n < 9007199254740992 - 66 and n or 0
+end
+
 -- Tickets are numbers below 2^53. Lua would print them as 1.7645513361235e+15.
 local function digits(n) return string.format('%.0f', n) end
 

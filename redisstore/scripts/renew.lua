@@ -9,7 +9,7 @@ value = redis.call('GET', lock)
 if value == token then
   local left = raise(ttl)
   redis.call('HDEL', about, '!grant') -- the process lives
-  if fence > 0 and fence > tonumber(redis.call('GET', last) or '0') then
+  if fence > 0 and fence > counter(redis.call('MGET', last)[1]) then
     redis.call('SET', last, digits(fence), 'PX', left + HOUR)
   end
   keep(left + HOUR)

@@ -140,6 +140,16 @@ var redisMutants = []Mutant{
 		Dir: "redisstore", Run: "TestNoRoom",
 	},
 	{
+		Name: "a counter that somebody wrote over is a number", Rule: "7 ticket",
+		File: "redisstore/scripts/prelude.lua", Old: "string.match(text, '^%d+$') and tonumber(text)", New: "tonumber(text)",
+		Dir: "redisstore", Run: "TestFencesGrow",
+	},
+	{
+		Name: "tickets are counted where numbers have gaps", Rule: "7 ticket",
+		File: "redisstore/scripts/prelude.lua", Old: "return n and n < 9007199254740992 - 66 and n or 0", New: "return n or 0",
+		Dir: "redisstore", Run: "TestFencesGrow",
+	},
+	{
 		Name: "tickets lose digits", Rule: "7 ticket",
 		File: "redisstore/scripts/prelude.lua", Old: "return string.format('%.0f', n) end", New: "return tostring(n) end",
 		Dir: "redisstore", Run: "TestTheTokenIs|TestConformance",
