@@ -14,7 +14,8 @@ import (
 // Inspect implements [driver.Store]. A waiter's entry has no Expires: a place in this
 // queue lasts for as long as its process can be told. A holder's Joined is its ticket
 // read as a time, which a ticket nearly is; its Granted is that too, unless the lock
-// was handed to it later.
+// was handed to it later. Its TTL is 0: the server knows what is left of a lease, and not
+// how long it was.
 func (s *Store) Inspect(ctx context.Context, name string) (lease.Queue, error) {
 	q, err := bound(ctx, func() (lease.Queue, error) { return s.moves.inspect(ctx, s.keys.keys(name, "")) })
 	if err != nil {
@@ -80,9 +81,8 @@ func holderEntry(r reply, about map[string]string) (lease.Entry, error) {
 	e := lease.Entry{Claim: lease.Claim{ID: h.ID, Owner: h.Owner}, Ticket: h.Ticket, Foreign: h.Foreign}
 	if r.left >= 0 {
 		e.Expires = r.now.Add(r.left)
-		e.TTL = r.left
 	}
-	if h.Foreign != "" {
+	if h.ID == "" {
 		e.Joined, e.Granted = r.now, r.now // since when is not known
 		return e, nil
 	}

@@ -236,6 +236,11 @@ func TestForeignHolders(t *testing.T) {
 	if st.Holder == nil || st.Holder.Foreign != "\x00theirs" || st.Left != 0 {
 		t.Errorf("holder %+v, left %v", st.Holder, st.Left)
 	}
+	mine := claim(time.Minute)
+	join(t, s, "mine", mine, lease.Held)
+	if q, err := s.Inspect(t.Context(), "mine"); err != nil || q.Claims[0].TTL != 0 || q.Claims[0].Expires.Sub(q.Now) <= 50*time.Second {
+		t.Errorf("how long the lease is was not kept: %+v, %v", q, err)
+	}
 	q, err := s.Inspect(t.Context(), "endless")
 	if err != nil || len(q.Claims) != 2 || q.Claims[0].Foreign != "\x00theirs" || !q.Claims[0].Held() || !q.Claims[0].Expires.IsZero() {
 		t.Errorf("inspect: %+v, %v", q, err)
