@@ -44,7 +44,7 @@ func kindOf(err error) driver.Kind {
 	}
 	switch {
 	case code == "NOPERM", code == "NOAUTH", code == "WRONGPASS", code == "DENIED",
-		says("ERR The user executing the script can't", "ERR Protocol error: unauthenticated",
+		says("ERR The user executing the script can't", protocolError+": unauthenticated",
 			"ERR AUTH <password> called without", "ERR invalid password", "ERR Client sent AUTH"):
 		return driver.Denied
 	case code == "WRONGTYPE":
@@ -70,7 +70,10 @@ func serverCode(err error) string {
 	return code
 }
 
-const unknownCommand = "ERR unknown command"
+const (
+	unknownCommand = "ERR unknown command"
+	protocolError  = "ERR Protocol error"
+)
 
 // refusedCommand reports that the server refuses one of those commands as such, whatever
 // it would have been about. Which one it is stands in the text only.

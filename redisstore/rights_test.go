@@ -325,6 +325,54 @@ func TestKindsOfTrouble(t *testing.T) {
 	}
 }
 
+// What the connection itself is refused is seen by whatever is asked first.
+func TestKindsOfTroubleOfAConnection(t *testing.T) {
+	open, closed := serve(t), locked(t)
+	clustered := servertest.Redis(t, servertest.RedisConfig{Args: []string{"--cluster-enabled", "yes"}})
+	for what, test := range map[string]struct {
+		options redis.Options
+		kind    driver.Kind
+		text    string
+	}{
+		"no password":        {redis.Options{Addr: closed.Addr()}, driver.Denied, ""},
+		"a wrong password":   {redis.Options{Addr: closed.Addr(), Password: "x"}, driver.Denied, "WRONGPASS"},
+		"no such database":   {redis.Options{Addr: open.Addr(), DB: 99}, driver.Refused, "DB index is out of range"},
+		"another database":   {redis.Options{Addr: clustered.Addr(), DB: 1}, driver.Refused, "SELECT is not allowed in cluster mode"},
+		"no password, RESP2": {redis.Options{Addr: closed.Addr(), Protocol: 2}, driver.Denied, ""},
+	} {
+		for mode, o := range map[string]*Store{"scripts": storeWith(t, &test.options, Options{}), "plain": plainWith(t, &test.options).plainStore} {
+			check := func(call string, err error) {
+				t.Helper()
+				var f *driver.Fault
+				if !errors.As(err, &f) || f.Kind != test.kind || !strings.Contains(err.Error(), test.text) {
+					t.Errorf("%s, %s, %s: %v", what, mode, call, err)
+				}
+			}
+			votes := claim(time.Second)
+			votes.Vote = true
+			for range 3 { // the pool has a connection or not
+				_, err := o.Join(t.Context(), "n", claim(time.Second))
+				check("join", err)
+				_, err = o.Join(t.Context(), "n", votes)
+				check("vote", err)
+				_, err = o.Leave(t.Context(), "n", lease.NewID(), lease.Seal{})
+				check("leave", err)
+				ref := driver.Ref{Name: "n", Token: lease.Token{ID: lease.NewID(), Ticket: 1}, TTL: time.Second}
+				for _, out := range o.Renew(t.Context(), []driver.Ref{ref, ref, ref}) {
+					check("renew", out.Err)
+				}
+				_, err = o.Inspect(t.Context(), "n")
+				check("inspect", err)
+				_, err = o.Node(t.Context())
+				check("node", err)
+				for _, err := range o.Names(t.Context(), "") {
+					check("names", err)
+				}
+			}
+		}
+	}
+}
+
 func TestClientsThatAreRefused(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
 	defer ring.Close()

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -182,6 +183,9 @@ func (s script) runAll(ctx context.Context, c redis.UniversalClient, calls []cal
 	for i, cmd := range cmds {
 		if replies[i], errs[i] = answer(cmd, failed); unknownScript(errs[i]) {
 			again = append(again, i)
+		}
+		if errs[i] != nil && strings.HasPrefix(serverCode(errs[0]), protocolError) {
+			errs[i] = errs[0] // with that the server has closed the connection
 		}
 	}
 	if len(again) == 0 {

@@ -79,7 +79,11 @@ func (t transactions) run(ctx context.Context, o optimist) error {
 		multi, exec := pipe.Do(ctx, "multi"), pipe.Do(ctx, "exec")
 		watch := pipe.Do(ctx, append([]any{"watch"}, anys(o.watch)...)...)
 		o.look(pipe)
-		_, _ = pipe.Exec(ctx) // each has its own error
+		// Each has its own error, but if the connection could not be set up only the pipeline
+		// has: then nothing was looked at, and nothing must be read from that.
+		if _, failed := pipe.Exec(ctx); failed != nil && multi.Err() == nil && multi.Val() == nil {
+			return failed
+		}
 		if multi.Err() == nil && exec.Err() != nil && !redis.IsExecAbortError(exec.Err()) {
 			// It is still open, and must not meet the next one who is given this connection.
 			_ = tx.Do(context.WithoutCancel(ctx), "quit").Err()

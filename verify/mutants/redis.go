@@ -240,6 +240,11 @@ var redisMutants = []Mutant{
 		Dir: "redisstore", Run: "TestAHoldThatANewer|TestKindsOfTrouble",
 	},
 	{
+		Name: "in plain mode a connection that is refused is a lock that is held", Rule: "6.6",
+		File: "redisstore/transaction.go", Old: "failed != nil && multi.Err() == nil && multi.Val() == nil {", New: "false && failed != nil {",
+		Dir: "redisstore", Run: "TestKindsOfTroubleOfAConnection",
+	},
+	{
 		Name: "a Ring is accepted", Rule: "7 scripts",
 		File: "redisstore/store.go", Old: "	case *redis.Ring:\n", New: "	case interface{ never() }:\n",
 		Dir: "redisstore", Run: "TestClientsThatAreRefused",
