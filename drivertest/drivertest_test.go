@@ -258,7 +258,7 @@ func (s *toy) Names(ctx context.Context, prefix string) iter.Seq2[string, error]
 		s.mu.Lock()
 		var names []string
 		for name, q := range s.names {
-			if q.Advance(time.Now()); len(q.Claims) > 0 && strings.HasPrefix(name, prefix) {
+			if q.Advance(time.Now()); (len(q.Claims) > 0 || q.Seal().Closed()) && strings.HasPrefix(name, prefix) {
 				names = append(names, name)
 			}
 		}
@@ -560,6 +560,9 @@ func TestABrokenStoreIsFound(t *testing.T) {
 			return q.Join(c, now)
 		}}},
 		{"lists all names whatever the prefix", "inspect", breaks{list: func(names []string) []string { return append(names, "other") }}},
+		{"lists no sealed names", "seal", breaks{list: func(names []string) []string {
+			return slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "/left") })
+		}}},
 		{"lists no names", "inspect", breaks{list: func([]string) []string { return nil }}},
 		{"is another node each time", "inspect", breaks{node: func(n *lease.Node) { n.ID = lease.NewID() }}},
 	}

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ var sealSubjects = []subject{
 	{file: "seal", says: "the holder of a broken hold is told by whom and why", play: brokenHolderTold, needs: tells},
 	{file: "seal", says: "a break that is not to wait closes nothing", play: brokenAtOnce, needs: seals},
 	{file: "seal", says: "whoever waits can be broken and seals nothing", play: brokenWaiter, needs: seals},
+	{file: "seal", says: "a sealed name is listed until its seal ends", play: sealedListed, needs: seals},
 	{file: "seal", says: "a store without seals refuses them", play: sealRefused, needs: func(f driver.Features) bool { return !f.Seal }},
 }
 
@@ -109,6 +111,28 @@ func sealValue(w *world) {
 			w.Errorf("sealed with %q, inspect finds %q", value, q.Seal().Value)
 		}
 	}
+}
+
+// Nobody has the name any more, and what was kept of who had it may be gone.
+func sealedListed(w *world) {
+	a, b, operator := w.process(), w.process(), w.process()
+	names := []string{w.name() + "/broken", w.name() + "/left", w.name() + "/short"}
+	broken, left, brief := w.claim(), w.claim(), w.claim()
+	a.holds(names[0], broken)
+	a.holds(names[1], left)
+	a.holds(names[2], brief)
+	operator.seals(names[0], broken, lease.Seal{For: long, Victim: broken.ID, By: "ops"})
+	a.seals(names[1], left, lease.Seal{For: long, Value: "done"})
+	a.seals(names[2], brief, lease.Seal{For: 3 * short, Value: "done"})
+	sent := time.Now()
+	if listed := b.list(w.name()); time.Since(sent) < short && !slices.Contains(listed, names[2]) {
+		w.Errorf("a name that is sealed for %v is not listed", 3*short)
+	}
+	b.lists(w.name(), names[:2]...)
+	pause(w.Context(), time.Second) // longer than a store keeps in mind what was held
+	b.lists(w.name(), names[:2]...)
+	a.leaves(names[0], broken, lease.Gone) // answers the break
+	b.lists(w.name(), names[1])
 }
 
 func onlyHoldersSeal(w *world) {

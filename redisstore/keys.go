@@ -109,6 +109,9 @@ func (k keyspace) news() string { return k.prefix + "\x04b" }
 func (k keyspace) index() string                { return k.prefix + "{\x04names}" }
 func (k keyspace) record(process string) string { return k.index() + process }
 
+// seals is the key that lists the names which are closed. No process has so short a name.
+func (k keyspace) seals() string { return k.index() + "s" }
+
 // tag is the part of a key that decides its slot; "" means that all of it does.
 func tag(key string) string {
 	_, rest, ok := strings.Cut(key, "{")

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/elapsed"
 	"github.com/redlatch/redlatch/lease"
@@ -23,8 +24,23 @@ func (s *Store) Leave(ctx context.Context, name, id string, seal lease.Seal) (le
 	st, err := s.leave(ctx, name, id, "", remember, seal)
 	if err == nil {
 		s.leftHere(name, waited, &st)
+		s.noteSeal(ctx, name, st, leaving{id: id, seal: seal})
 	}
 	return st, err
+}
+
+// noteSeal lets a name be listed that a leave has closed, and that nobody may have in his
+// record any more. It is for people: if it fails, the name is closed all the same.
+func (s *Store) noteSeal(ctx context.Context, name string, st lease.Standing, l leaving) {
+	if st.State != lease.Held || !l.seal.Closed() {
+		return
+	}
+	life := l.closes(st.Lease)
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, _ = bound(ctx, func() (struct{}, error) {
+		return struct{}{}, s.moves.noteSeal(ctx, s.keys.seals(), name, life)
+	})
 }
 
 func (s *Store) doubts(k *known) bool {

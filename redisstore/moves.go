@@ -28,6 +28,9 @@ type moves interface {
 	// record changes the list of what one process holds and waits for, and reports whether
 	// that list was there: if not, the process writes all of it.
 	record(ctx context.Context, index, record string, r entries) (there bool, err error)
+
+	// noteSeal puts a name on the list of those that are closed, for that long.
+	noteSeal(ctx context.Context, key, name string, life time.Duration) error
 }
 
 type joining struct {

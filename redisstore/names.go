@@ -19,7 +19,8 @@ import (
 // seen there.
 //
 // The set expires by itself when the process does not renew it. Names reads the sets of
-// all processes, and never SCAN, whose cost is that of all keys of the server.
+// all processes, and never SCAN, whose cost is that of all keys of the server. Who has
+// sealed a name has left it: those stand in a list that all processes write.
 type index struct {
 	s       *Store
 	uses    map[string]int      // claims by name
@@ -188,20 +189,28 @@ func (s *Store) Names(ctx context.Context, prefix string) iter.Seq2[string, erro
 	}
 }
 
-// recorded returns what the records of all processes list, sorted.
+// recorded returns what the records of all processes list, and what was sealed, sorted.
 func (s *Store) recorded(ctx context.Context, prefix string) ([]string, error) {
 	return bound(ctx, func() ([]string, error) {
 		clock, err := s.client.Time(ctx).Result()
 		if err != nil {
 			return nil, err
 		}
-		processes, err := s.client.ZRangeByScore(ctx, s.keys.index(), &redis.ZRangeBy{
-			Min: "(" + strconv.FormatInt(clock.UnixMilli(), 10), Max: "+inf",
-		}).Result()
+		now := &redis.ZRangeBy{Min: "(" + strconv.FormatInt(clock.UnixMilli(), 10), Max: "+inf"}
+		processes, err := s.client.ZRangeByScore(ctx, s.keys.index(), now).Result()
+		if err != nil {
+			return nil, err
+		}
+		sealed, err := s.client.ZRangeByScore(ctx, s.keys.seals(), now).Result()
 		if err != nil {
 			return nil, err
 		}
 		all := make(map[string]struct{})
+		for _, name := range sealed {
+			if strings.HasPrefix(name, prefix) {
+				all[name] = struct{}{}
+			}
+		}
 		for _, process := range processes {
 			each := s.client.SScan(ctx, s.keys.record(process), 0, "", indexBatch).Iterator()
 			for each.Next(ctx) {

@@ -62,6 +62,7 @@ func TestEveryCommandOfTheScriptsIsDocumented(t *testing.T) {
 func allScripts() map[string]string {
 	return map[string]string{
 		"prelude": prelude, "join": joinText, "leave": leaveText, "renew": renewText, "inspect": inspectText, "record": recordText,
+		"seals": sealsText,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -75,6 +76,11 @@ func (s scripts) record(ctx context.Context, index, record string, e entries) (t
 	return len(fields) == 1 && fields[0] == int64(1), err
 }
 
+func (s scripts) noteSeal(ctx context.Context, key, name string, life time.Duration) error {
+	_, err := sealsScript.run(ctx, s.client, []string{key}, name, life.Milliseconds())
+	return err
+}
+
 func flag(on bool) string {
 	if on {
 		return "1"
@@ -105,12 +111,15 @@ var (
 	inspectText string
 	//go:embed scripts/record.lua
 	recordText string
+	//go:embed scripts/seals.lua
+	sealsText string
 
 	joinScript    = newScript(prelude + joinText)
 	leaveScript   = newScript(prelude + leaveText)
 	renewScript   = newScript(prelude + renewText)
 	inspectScript = newScript(prelude + inspectText)
 	recordScript  = newScript(recordText)
+	sealsScript   = newScript(sealsText)
 )
 
 func newScript(text string) script {

@@ -514,3 +514,23 @@ func (t transactions) record(ctx context.Context, index, record string, e entrie
 	})
 	return err == nil && there.Val() > 0, err
 }
+
+// noteSeal is seals.lua.
+func (t transactions) noteSeal(ctx context.Context, key, name string, life time.Duration) error {
+	var left *redis.DurationCmd
+	var clock *redis.TimeCmd
+	return again(func() error {
+		return t.run(ctx, optimist{
+			watch: []string{key},
+			look:  func(pipe redis.Pipeliner) { left, clock = pipe.PTTL(ctx, key), pipe.Time(ctx) },
+			decide: func() (func(redis.Pipeliner), error) {
+				now := clock.Val()
+				return func(pipe redis.Pipeliner) {
+					pipe.ZRemRangeByScore(ctx, key, "-inf", strconv.FormatInt(now.UnixMilli(), 10))
+					pipe.ZAdd(ctx, key, redis.Z{Score: float64(now.Add(life).UnixMilli()), Member: name})
+					pipe.PExpire(ctx, key, max(left.Val(), life))
+				}, firstError(left.Err(), clock.Err())
+			},
+		})
+	})
+}

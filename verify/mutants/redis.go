@@ -245,6 +245,11 @@ var redisMutants = []Mutant{
 		Dir: "redisstore", Run: "TestKindsOfTroubleOfAConnection",
 	},
 	{
+		Name: "a sealed name is not listed", Rule: "7 keys",
+		File: "redisstore/leave.go", Old: "		s.noteSeal(ctx, name, st, leaving{id: id, seal: seal})\n", New: "",
+		Dir: "redisstore", Run: "TestConformance",
+	},
+	{
 		Name: "a Ring is accepted", Rule: "7 scripts",
 		File: "redisstore/store.go", Old: "	case *redis.Ring:\n", New: "	case interface{ never() }:\n",
 		Dir: "redisstore", Run: "TestClientsThatAreRefused",
