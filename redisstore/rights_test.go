@@ -207,6 +207,52 @@ func TestWithoutChannelsWaitersPoll(t *testing.T) {
 	within(t, time.Second, b, "n", c, st)
 }
 
+// A user has all documented rights but one. Whatever that breaks: what is not granted must
+// not be there either, and nothing stays for ever.
+func TestLessOneRightNothingStays(t *testing.T) {
+	server := serve(t)
+	for _, text := range allScripts() { // else it is chance which of them a user without EVAL can run
+		mustDo(t, server, "SCRIPT", "LOAD", text)
+		mustDo(t, server, "SCRIPT", "LOAD", prelude+text)
+	}
+	rights := documented(t, "store.go", "locker")
+	for _, less := range append(rights[2:], "&lock:*", "nothing") {
+		some := slices.DeleteFunc(slices.Clone(rights), func(right string) bool { return right == less })
+		for _, o := range []Options{{}, {Poll: true, Foreign: true}} {
+			mustDo(t, server, "FLUSHALL")
+			as(t, server, "u", append(some, "resetkeys", "~lock:*")...)
+			user := func() *Store {
+				return storeWith(t, &redis.Options{Addr: server.Addr(), Username: "u", Password: "secret", MaxRetries: -1}, o)
+			}
+			a, b := user(), user()
+			holder, waits, try := claim(500*time.Millisecond), claim(500*time.Millisecond), claim(500*time.Millisecond)
+			try.NoWait = true
+			if st, err := a.Join(t.Context(), "try", try); err != nil || st.State != lease.Held {
+				if v := mustDo(t, server, "GET", "lock:try"); v != nil {
+					t.Errorf("without %s: %+v, %v; the key has %v", less, st, err, v)
+				}
+			} else if _, err := a.Leave(t.Context(), "try", try.ID, lease.Seal{For: time.Minute}); err != nil && mustDo(t, server, "EXISTS", "lock:try") != int64(0) {
+				t.Errorf("without %s a lock can be taken and not released: %v", less, err)
+			}
+			st, err := a.Join(t.Context(), "n", holder)
+			if err != nil {
+				// There may be others, who have all rights.
+				st = join(t, newStore(t, server.Addr(), Options{}), "n", holder, lease.Held)
+			}
+			_, _ = b.Join(t.Context(), "n", waits)
+			ref := driver.Ref{Name: "n", Token: lease.Token{ID: holder.ID, Ticket: st.Ticket, Owner: holder.Owner}, TTL: holder.TTL, Fence: st.Ticket + 1}
+			_ = a.Renew(t.Context(), []driver.Ref{ref})
+			_, _ = a.Leave(t.Context(), "n", holder.ID, lease.Seal{})
+			_, _ = b.Join(t.Context(), "n", waits)
+			_, _ = b.Leave(t.Context(), "n", lease.NewID(), lease.Seal{})
+			_, _ = a.index.send(t.Context(), []string{"x", "y"}, []string{"z"})
+			a.Close()
+			b.Close()
+			t.Run("without "+less, func(t *testing.T) { allExpire(t, server) })
+		}
+	}
+}
+
 // locked is a server with a password.
 func locked(t *testing.T) *servertest.RedisServer {
 	return servertest.Redis(t, servertest.RedisConfig{Password: "Sw0rdfish-77"})

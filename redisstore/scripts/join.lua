@@ -11,6 +11,7 @@ local channel, marker = ARGV[10], ARGV[11]
 
 local AHEAD = 100000 -- microseconds; tickets further than this before the clock leave no room
 
+redis.call('PTTL', lock) -- what is asked for at the end must not be denied then
 value = redis.call('GET', lock) -- not in the MGET: that takes another format's key for a free one
 local strings = redis.call('MGET', last, sealed, stone)
 local highest = counter(strings[1])
@@ -22,7 +23,7 @@ if mine(value, id) then
   local left = raise(ttl)
   redis.call('HDEL', about, '!grant') -- the process lives
   keep(left + HOUR)
-  return answer('held', { ticket = ticket_of(value), lease = left })
+  return answer('held', { ticket = ticket_of(value), lease = left, left = left })
 end
 
 -- The ticket is a hybrid clock: it grows by one and the room, and follows the
@@ -40,7 +41,7 @@ local function take(ticket, spare, prev)
   redis.call('SET', lock, token, 'PX', ttl)
   value = token
   if prev then redis.call('SET', last, ticket, 'PX', ttl + HOUR) end
-  return answer('held', { ticket = ticket, room = spare, prev = prev, lease = ttl })
+  return answer('held', { ticket = ticket, room = spare, prev = prev, lease = ttl, left = ttl })
 end
 
 local waiting = redis.call('ZCARD', queue)
@@ -58,8 +59,13 @@ if waiting > 0 then
 end
 
 if not value and not seal and waiting == 0 then
+  local denied = lacks('DEL', 'PEXPIRE') -- it could not be released, or not be kept
+  if denied then return denied end
   return take(digits(draw()), digits(room), digits(highest))
 end
+
+local longest = ttl
+if value then longest = math.max(ttl, redis.call('PTTL', lock)) end
 
 local held = value and 1 or 0
 local ticket = redis.call('ZSCORE', queue, id)
@@ -75,8 +81,12 @@ else
   end
   if most > 0 and waiting >= most then return answer('full', { ahead = waiting + held }) end
   ticket, prev = digits(draw()), digits(highest)
+  -- What has its end from the beginning comes first. Where nothing can be given an end
+  -- later, nothing else is written.
+  redis.call('SET', last, ticket, 'PX', longest + HOUR)
+  redis.call('PEXPIRE', last, longest + HOUR)
   redis.call('ZADD', queue, ticket, id)
-  redis.call('SET', last, ticket)
+  keep(longest + HOUR)
 end
 
 -- The marker is a channel that only this very subscription of the process listens to.
@@ -90,11 +100,9 @@ local mode = here > 0 and tells(channel) and 'c' or 'p'
 redis.call('HSET', about, id, pack({
   mode = mode, ttl = digits(ttl), room = digits(room), joined = joined, head = head, channel = channel, tail = tail,
 }))
+keep(longest + HOUR)
 redis.call('HDEL', about, '!turn ' .. id) -- it came: its turn begins anew
 if mode == 'p' then redis.call('HSET', about, '!poll ' .. channel, digits(now_ms + POLLS)) end
-local longest = ttl
-if value then longest = math.max(ttl, redis.call('PTTL', lock)) end
-keep(longest + HOUR)
 
 local ahead = redis.call('ZRANK', queue, id) + held
 return answer('waiting', { ticket = ticket, room = digits(room), prev = prev, ahead = ahead, here = here })

@@ -64,17 +64,36 @@ local function remove(id)
   redis.call('HDEL', about, id, '!turn ' .. id)
 end
 
-local function restore(id, ticket, e)
-  redis.pcall('ZADD', queue, ticket, id)
-  redis.pcall('HSET', about, id, pack(e))
-end
-
 -- keep sees to it that what belongs to the name lives for ms at least, and no key
--- without an end. Missing keys are left missing.
+-- without an end: one that was made just now goes again, where this user may not give it
+-- an end. Missing keys are left missing.
 local function keep(ms)
   for i = 2, 4 do
     local left = redis.call('PTTL', KEYS[i])
-    if left ~= -2 and left < ms then redis.call('PEXPIRE', KEYS[i], ms) end
+    if left ~= -2 and left < ms then
+      local set = redis.pcall('PEXPIRE', KEYS[i], ms)
+      if type(set) == 'table' then
+        if left == -1 then redis.pcall('DEL', KEYS[i]) end
+        redis.call('PEXPIRE', KEYS[i], ms) -- says why
+      end
+    end
+  end
+end
+
+local function restore(id, ticket, e)
+  redis.pcall('ZADD', queue, ticket, id)
+  redis.pcall('HSET', about, id, pack(e))
+  keep(e.ttl + HOUR)
+end
+
+-- lacks returns the error of a user who may not use one of those commands, to be answered
+-- before anything is written. Up to Redis 6.2 it cannot be asked.
+local function lacks(...)
+  if not redis.acl_check_cmd then return nil end
+  for _, command in ipairs({ ... }) do
+    if not redis.acl_check_cmd(command, lock) then
+      return redis.error_reply("NOPERM this user has no permissions to run the '" .. string.lower(command) .. "' command")
+    end
   end
 end
 
@@ -248,12 +267,13 @@ local function next_in_line()
 end
 
 -- answer is what every move answers; a field that does not apply is empty. f.lease is
--- how long the claim's own lease lasts, f.holder who is in the way if the lock is free.
+-- how long the claim's own lease lasts, f.left what is left of the lock if that is known,
+-- f.holder who is in the way if the lock is free.
 -- If nobody is, that field is false, for another program's value may be empty.
 local function answer(state, f)
   f = f or {}
   local left, seal_ms = 0, 0
-  if value then left = redis.call('PTTL', lock) end
+  if value then left = f.left or redis.call('PTTL', lock) end
   if seal then seal_ms = redis.call('PTTL', sealed) end
   return {
     state, f.ticket or '0', f.room or '0', f.prev or '0', f.ahead or 0, f.lease or 0,

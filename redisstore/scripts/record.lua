@@ -9,11 +9,13 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
 local there = redis.call('EXISTS', record)
-for i = 4, #ARGV do
-  if i < 4 + added then redis.call('SADD', record, ARGV[i]) else redis.call('SREM', record, ARGV[i]) end
-end
+
+-- Where the end cannot be set, nothing is: there may be nothing yet that could have one.
 redis.call('PEXPIRE', record, life)
+for i = 4, 3 + added do redis.call('SADD', record, ARGV[i]) end
+redis.call('PEXPIRE', record, life)
+for i = 4 + added, #ARGV do redis.call('SREM', record, ARGV[i]) end
 redis.call('ZADD', index, string.format('%.0f', now + life), process)
-redis.call('ZREMRANGEBYSCORE', index, '-inf', string.format('%.0f', now))
 redis.call('PEXPIRE', index, life)
+redis.call('ZREMRANGEBYSCORE', index, '-inf', string.format('%.0f', now))
 return { there }

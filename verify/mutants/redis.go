@@ -250,6 +250,16 @@ var redisMutants = []Mutant{
 		Dir: "redisstore", Run: "TestConformance",
 	},
 	{
+		Name: "a lock is taken that could not be released", Rule: "6.7",
+		File: "redisstore/scripts/join.lua", Old: "  if denied then return denied end\n", New: "",
+		Dir: "redisstore", Run: "TestLessOneRight",
+	},
+	{
+		Name: "what could not be given an end stays", Rule: "6.7",
+		File: "redisstore/scripts/record.lua", Old: "-- Where the end cannot be set, nothing is: there may be nothing yet that could have one.\nredis.call('PEXPIRE', record, life)\n", New: "",
+		Dir: "redisstore", Run: "TestLessOneRight",
+	},
+	{
 		Name: "a Ring is accepted", Rule: "7 scripts",
 		File: "redisstore/store.go", Old: "	case *redis.Ring:\n", New: "	case interface{ never() }:\n",
 		Dir: "redisstore", Run: "TestClientsThatAreRefused",
