@@ -19,15 +19,15 @@ import (
 // of their own, and one who is stopped. All write down who they are.
 const clan = `
 trap "" TERM HUP INT
-stay='trap "" TERM HUP INT; echo $$ >>"$0"; while :; do sleep 0.02; done'
+stay='trap "" TERM HUP INT; echo $$ >>"$0"; while :; do sleep 0.5; done'
 sh -c "$stay" "$PIDS" &
 setsid sh -c "$stay" "$PIDS" &
 (setsid sh -c "$stay" "$PIDS" &)
 (sh -c "setsid sh -c '(sh -c \"\$1\" \"\$2\" &)' sh \"\$1\" \"\$2\"" sh "$stay" "$PIDS" &)
-sh -c "echo \$\$ >>\"\$0\"; kill -STOP \$\$; while :; do sleep 0.02; done" "$PIDS" &
-setsid sh -c "echo \$\$ >>\"\$0\"; kill -STOP \$\$; while :; do sleep 0.02; done" "$PIDS" &
+sh -c "echo \$\$ >>\"\$0\"; kill -STOP \$\$; while :; do sleep 0.5; done" "$PIDS" &
+setsid sh -c "echo \$\$ >>\"\$0\"; kill -STOP \$\$; while :; do sleep 0.5; done" "$PIDS" &
 echo $$ >>"$PIDS"
-while :; do sleep 0.02; done`
+while :; do sleep 0.5; done`
 
 const clanSize = 7
 

@@ -179,8 +179,9 @@ func (s *supervisor) overtaken() {
 	}
 	s.giveUp = time.After(s.o.grace + hopeless)
 	s.stop(&failure{
-		code: codeLost, kind: "lost", msg: "lost lock " + s.name + ": redlatch did not run for too long (stopped, or starved), and the guard stopped the command",
+		code: codeLost, kind: "lost", msg: "lost lock " + s.name + ": the command was stopped",
 	}, s.o.onLost.sig, s.o.grace)
+	s.warn("LOST %s after %s: redlatch did not run for too long (stopped, or starved); the guard stops pid %d", s.name, duration.Format(time.Since(s.began)), s.child.PID())
 }
 
 // unguarded is told that the guard is dead. Where its children are ours now, we go on
