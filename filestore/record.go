@@ -116,8 +116,20 @@ func (r *record) settle(dead func(store string) bool, now time.Time) {
 		return len(stores) > 0 && !slices.ContainsFunc(stores, func(s string) bool { return !dead(s) })
 	})
 	r.queue.Advance(now)
-	// A claim that comes again under its ID is another one.
-	maps.DeleteFunc(r.bound, func(id string, _ []string) bool { return r.entry(id) == nil })
+	r.unbind()
+}
+
+// unbind forgets the Stores of claims that are gone: one that comes again under its ID
+// is another one. With a thousand claims, looking for each would be most of a step.
+func (r *record) unbind() {
+	if len(r.bound) == len(r.queue.Claims) {
+		return // every claim has its entry
+	}
+	here := make(map[string]bool, len(r.queue.Claims))
+	for i := range r.queue.Claims {
+		here[r.queue.Claims[i].ID] = true
+	}
+	maps.DeleteFunc(r.bound, func(id string, _ []string) bool { return !here[id] })
 }
 
 // leave is the queue's, noting the tombstone.
@@ -294,6 +306,7 @@ func (r *record) add(c claimJSON) error {
 	if c.Granted != 0 {
 		e.Granted = time.UnixMicro(c.Granted)
 	}
+	_, twice := r.bound[e.ID]
 	before := uint64(0)
 	if n := len(r.queue.Claims); n > 0 {
 		before = r.queue.Claims[n-1].Ticket
@@ -303,7 +316,7 @@ func (r *record) add(c claimJSON) error {
 		return fmt.Errorf("%w: %w", errBroken, err)
 	case e.Ticket <= before || e.Ticket > r.queue.Last:
 		return fmt.Errorf("%w: ticket %d stands after %d, and the last one is %d", errBroken, e.Ticket, before, r.queue.Last)
-	case r.entry(e.ID) != nil:
+	case twice:
 		return fmt.Errorf("%w: claim %s stands twice", errBroken, e.ID)
 	case len(r.queue.Claims) > 0 && r.queue.Claims[0].Capacity() != e.Capacity():
 		return fmt.Errorf("%w: claims of different capacities", errBroken)
