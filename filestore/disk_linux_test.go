@@ -52,7 +52,12 @@ func TestReadOnlyDisk(t *testing.T) {
 // may not have on a shared machine; CI has it, and there nothing is skipped.
 func mount(t *testing.T, dir string, flags uintptr, options string) {
 	t.Helper()
-	err := syscall.Mount("tmpfs", dir, "tmpfs", flags, options)
+	mountKind(t, "tmpfs", dir, flags, options)
+}
+
+func mountKind(t *testing.T, kind, dir string, flags uintptr, options string) {
+	t.Helper()
+	err := syscall.Mount(kind, dir, kind, flags, options)
 	if errors.Is(err, syscall.EPERM) && os.Getenv("CI") == "" {
 		t.Skipf("mounting a file system needs a right that is missing here: %v", err)
 	}

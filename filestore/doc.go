@@ -34,11 +34,33 @@
 // What must outlive the machine's crash is synced: a seal. Claims end with the boot, for
 // their processes did not survive it either.
 //
+// # On a shared host
+//
+// A directory is one user's. New refuses one that belongs to somebody else or that others
+// can write to or could replace by another, and one inside a directory that somebody but
+// root could; it makes its own for the user alone. So nobody else can read a token, end a
+// lock or pretend to have one. Nothing in it is opened that is a link, a pipe or another
+// user's file.
+//
+// # Processes
+//
+// What a holder starts inherits nothing of the Store, so a daemon that was started under
+// a lock does not keep it. What is to keep it gets [Store.Lifeline]: a guard that ends a
+// command whose wrapper was killed closes it when the command is dead.
+//
+// # Trouble
+//
+// On a full disk nobody new gets a lock. Who holds one renews and releases it from a room
+// that is set aside, as long as nobody else takes that. A record is written beside the
+// old one and takes its place when it is whole; a damaged one keeps its lock closed.
+// A directory that is removed or moved away is an error to all who have it open.
+//
 // # What it leaves out
 //
-// It excludes on one host. Whether the file system's locks are kernel locks of this host
-// is not checked yet, nor who else may write to the directory. Whoever deletes files in
-// the directory takes locks away from their holders.
+// It excludes on one host. File systems that other hosts may see are refused, as far as
+// they can be told (Linux by kind; macOS and FreeBSD by what the system calls local), and
+// so is a directory in use under another boot id. An overlay excludes in its container
+// only. Whoever deletes files in the directory takes locks away from their holders.
 //
 // # The directory
 //
@@ -48,4 +70,5 @@
 //	wake/              one pipe per Store, through which it is told that a claim of its own has moved
 //	boot               the boot in which the directory was last used first
 //	swept              when somebody last cleaned up
+//	spare              room for holders on a full disk
 package filestore

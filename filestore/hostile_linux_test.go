@@ -174,17 +174,17 @@ func prepare(dir string) error {
 }
 
 // A network's file system is one whose kind says so, for the directory and for what is
-// mounted inside it. tmpfs stands for one here.
+// mounted inside it. ramfs stands for one here.
 func TestFL07NetworkFileSystemIsRefused(t *testing.T) {
-	const tmpfs = 0x01021994
+	const ramfs = 0x858458f6
 	for _, sub := range []string{"", namesDir} {
 		dir := t.TempDir()
 		must(t, os.MkdirAll(filepath.Join(dir, sub), 0o700))
-		mount(t, filepath.Join(dir, sub), 0, "size=256k,mode=700")
-		elsewhere[tmpfs] = "a test's network"
+		mountKind(t, "ramfs", filepath.Join(dir, sub), 0, "mode=700")
+		elsewhere[ramfs] = "a test's network"
 		_, err := New(dir, Options{})
 		forced, forcedErr := New(dir, Options{AnyFileSystem: true})
-		delete(elsewhere, tmpfs)
+		delete(elsewhere, ramfs)
 		refused(t, err, filepath.Join(dir, sub), "a test's network", "local directory")
 		if forcedErr != nil {
 			t.Fatalf("asked for: %v", forcedErr)
