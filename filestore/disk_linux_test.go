@@ -108,15 +108,15 @@ func TestFL07FullDiskLetsHoldersRenewAndRelease(t *testing.T) {
 			!strings.Contains(err.Error(), filepath.Join(dir, namesDir, "new")) || !strings.Contains(err.Error(), "make room") {
 			t.Errorf("round %d: join: %v", round, err)
 		}
+		other, err := New(dir, Options{}) // a process that comes to release by token
+		if err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
 		for i, name := range names {
 			ref := driver.Ref{Name: name, Token: lease.Token{ID: holders[i].ID, Ticket: standing[i].Ticket}, TTL: 2 * time.Hour}
 			if out := a.Renew(patient(t), []driver.Ref{ref}); out[0].Err != nil || out[0].State != lease.Held {
 				t.Errorf("round %d: renewal of %s: %+v", round, name, out[0])
 			}
-		}
-		other, err := New(dir, Options{}) // a process that comes to release by token
-		if err != nil {
-			t.Fatalf("round %d: %v", round, err)
 		}
 		for i, name := range names {
 			if st := leave(t, other, name, holders[i].ID, lease.Seal{}); st.State != lease.Held {
