@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -112,6 +113,18 @@ func TestFL07FullDiskLetsHoldersRenewAndRelease(t *testing.T) {
 		if err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
+		over := make(chan struct{})
+		var coming sync.WaitGroup
+		coming.Go(func() { // others come, and set aside what is left
+			for {
+				select {
+				case <-over:
+					return
+				case <-time.After(time.Microsecond):
+					b.setAside()
+				}
+			}
+		})
 		for i, name := range names {
 			ref := driver.Ref{Name: name, Token: lease.Token{ID: holders[i].ID, Ticket: standing[i].Ticket}, TTL: 2 * time.Hour}
 			if out := a.Renew(patient(t), []driver.Ref{ref}); out[0].Err != nil || out[0].State != lease.Held {
@@ -126,6 +139,8 @@ func TestFL07FullDiskLetsHoldersRenewAndRelease(t *testing.T) {
 				t.Errorf("round %d: %s after the release: %+v, %v", round, name, q.Claims, err)
 			}
 		}
+		close(over)
+		coming.Wait()
 		other.Close()
 		empty()
 		for i, name := range names {

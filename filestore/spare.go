@@ -3,11 +3,14 @@ package filestore
 import (
 	"crypto/rand"
 	"os"
+	"time"
 )
 
 const (
 	spareFile = "spare"
 	spareSize = 16 << 10
+
+	spendTries = 10
 )
 
 // On a full disk nobody new can get a lock, and that is an error like any other. But who
@@ -29,11 +32,22 @@ func (s *Store) setAside() {
 }
 
 // spend carries f out; where there is no room for it, once more without the spare file.
+// Another process may just be making that file again, and give its room back in a moment:
+//
+//	A finds the disk full and removes the file
+//	B comes, and writes a new one
+//	A finds the disk full
+//	B finds it full too, and removes its own
 func (s *Store) spend(f func() error) error {
 	err := f()
-	if noRoom(err) {
+	for range spendTries {
+		if !noRoom(err) {
+			return err
+		}
 		_ = s.top.Remove(spareFile) // if somebody else did, the room may be ours all the same
-		err = f()
+		if err = f(); noRoom(err) {
+			time.Sleep(time.Millisecond)
+		}
 	}
 	return err
 }
