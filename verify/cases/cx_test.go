@@ -27,6 +27,9 @@ func TestCX01AReleaseDoesNotNeedTheCallersContext(t *testing.T) {
 			t.Fatal(err)
 		}
 		cancel()
+		if !held.Valid() {
+			t.Errorf("the caller's end has ended the hold: %v", context.Cause(held.Context()))
+		}
 		giveBack(t, held)
 		free(t, l, "cx01")
 

@@ -183,7 +183,7 @@ var kinds = []error{
 func mustBe(t *testing.T, err, want error) {
 	t.Helper()
 	for _, kind := range kinds {
-		if is := errors.Is(err, kind); is != (kind == want) {
+		if is := errors.Is(err, kind); is != errors.Is(want, kind) {
 			t.Errorf("%v: it is %q: %v; wanted %q only", err, kind, is, want)
 		}
 	}
@@ -245,15 +245,6 @@ func (p place) expires(t *testing.T, name string) int64 {
 	t.Helper()
 	at, _ := p.do(t, "PEXPIRETIME", "lock:"+name).(int64)
 	return at
-}
-
-// now is the server's clock in milliseconds.
-func (p place) now(t *testing.T) int64 {
-	t.Helper()
-	parts := p.do(t, "TIME").([]any)
-	s, _ := strconv.ParseInt(parts[0].(string), 10, 64)
-	us, _ := strconv.ParseInt(parts[1].(string), 10, 64)
-	return s*1000 + us/1000
 }
 
 // endless are the keys without an expiry. The server looks at all of them at one instant.

@@ -294,8 +294,8 @@ func TestWD12ABusyProcessorDoesNotMakeTwoHolders(t *testing.T) {
 	go func() {
 		defer close(waited)
 		if held, err := l.Lock(ctx, "wd12", redlatch.Options{TTL: long}); err == nil {
-			defer held.Unlock()
 			<-ctx.Done() // the other one has lost it, and shall see that
+			giveBack(t, held)
 		}
 	}()
 	kept := c.says("spun")
@@ -317,7 +317,8 @@ func TestWD13AForgottenHoldLivesAsLongAsItsLocker(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			defer func() { s.renewed(t, held, 4) }() // the ctx of the acquire is not the hold's
+			cancel() // the ctx of the acquire is not the hold's
+			s.renewed(t, held, 4)
 			panic("in between somebody forgets the hold")
 		}()
 		var leaked []string
