@@ -355,7 +355,7 @@ func TestPlainWhereMemoryIsFull(t *testing.T) {
 func TestAPlainBreakClosesTheNameForTheLeaseThatIsLeft(t *testing.T) {
 	server := serve(t)
 	p, op, s := newPlain(t, server, server.Addr()), newPlain(t, server, server.Addr()), newStore(t, server.Addr(), Options{})
-	for _, asked := range []time.Duration{0, time.Hour} {
+	for _, asked := range []time.Duration{time.Second, time.Hour} {
 		victim, other := claim(30*time.Second), claim(30*time.Second)
 		other.NoWait = true
 		join(t, p.plainStore, "n", victim, lease.Held)
