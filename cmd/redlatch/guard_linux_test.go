@@ -158,19 +158,29 @@ func TestTheGuardEndsAllWhenWeAreKilled(t *testing.T) {
 	})
 }
 
-// TestAKilledRunLetsItsCommandCleanUp: the guard asks first.
-func TestAKilledRunLetsItsCommandCleanUp(t *testing.T) {
+// TestTheGuardLetsTheCommandCleanUp: it asks first, when we are dead and when we are late.
+func TestTheGuardLetsTheCommandCleanUp(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "cleaned")
-	for signal, flags := range map[string][]string{"TERM": nil, "USR2": {"--on-lost", "usr2"}} {
-		p := startEnv(t, environ(urlVariable+"="+redisURL(t), "FILE="+file+signal), append(append([]string{"run"}, flags...),
-			"-c", `trap 'echo done >"$FILE"; exit' `+signal+`; echo ready; while :; do sleep 0.02; done`, "x")...)
+	for _, c := range []struct {
+		signal string
+		flags  []string
+		harm   syscall.Signal
+	}{
+		{"TERM", nil, syscall.SIGKILL},
+		{"USR2", []string{"--on-lost", "usr2"}, syscall.SIGKILL},
+		{"TERM", []string{"--ttl", "4.5s", "--grace", "0.5"}, syscall.SIGSTOP},
+	} {
+		file := filepath.Join(t.TempDir(), "cleaned")
+		p := startEnv(t, environ(urlVariable+"="+redisURL(t), "FILE="+file), append(append([]string{"run"}, c.flags...),
+			"-c", `trap 'echo done >"$FILE"; exit' `+c.signal+`; echo ready; while :; do sleep 0.02; done`, "x")...)
 		p.says(&p.out, "ready")
-		p.signal(syscall.SIGKILL)
-		servertest.Eventually(t, patience, "the command to clean up on "+signal, func() bool {
-			text, _ := os.ReadFile(file + signal)
+		p.signal(c.harm)
+		servertest.Eventually(t, patience, fmt.Sprintf("the command to clean up on %s after %v", c.signal, c.harm), func() bool {
+			text, _ := os.ReadFile(file)
 			return string(text) == "done\n"
 		})
+		_ = p.cmd.Process.Signal(syscall.SIGCONT) // of a dead one: nothing
+		p.code()
 	}
 }
 
@@ -428,4 +438,14 @@ while :; do sleep 0.02; done`)}
 		p.want(9)
 		has(t, p.out.String(), "got TERM")
 	}
+}
+
+// TestTheFirstProcessSeesAnotherProc: where /proc shows another container's processes,
+// their numbers mean nothing, and the group is what there is.
+func TestTheFirstProcessSeesAnotherProc(t *testing.T) {
+	t.Parallel()
+	p := &proc{t: t, ended: make(chan struct{}), cmd: exec.Command("unshare", "-pf", "--kill-child", binary, "run", "--max-runtime", "0.5", "--grace", "0.2", "-c", stubborn, "x")}
+	p.cmd.Env = environ(urlVariable + "=mem:")
+	p.run()
+	p.want(codeMaxRuntime)
 }
