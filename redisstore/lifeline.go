@@ -75,7 +75,7 @@ func (l *lifeline) connect() bool {
 		return l.own != nil
 	}
 	o := *program.Options()
-	o.PoolSize, o.MaxActiveConns, o.MaxIdleConns, o.MinIdleConns, o.PipelinePoolSize = lifelineConns, lifelineConns, 1, 0, -1
+	o.PoolSize, o.MaxActiveConns, o.MaxIdleConns, o.MinIdleConns, o.PipelinePoolSize = lifelineConns, lifelineConns, 0, 0, -1
 	o.DialTimeout, o.PoolTimeout = lifelineTimeout, lifelineTimeout
 	o.ContextTimeoutEnabled = true // a call that is given up frees its connection
 	o.MaxRetries, o.DialerRetries = -1, 1

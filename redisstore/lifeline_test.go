@@ -5,6 +5,8 @@ package redisstore
 import (
 	"context"
 	"net"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -139,5 +141,28 @@ func TestTheLifelineEndsWithTheStore(t *testing.T) {
 	servertest.Eventually(t, 5*time.Second, "the lifeline to end", func() bool { return connections() == "2" })
 	if out := s.Renew(t.Context(), []driver.Ref{ref}); out[0].Err != nil || out[0].State != lease.Gone {
 		t.Errorf("renew after Close: %+v", out[0])
+	}
+}
+
+// Many batches at one time go over the same two connections, one after the other.
+func TestRenewalsDoNotDialEachTime(t *testing.T) {
+	server := serve(t)
+	s := newStore(t, server.Addr(), Options{})
+	c := claim(30 * time.Second)
+	st := join(t, s, "n", c, lease.Held)
+	ref := driver.Ref{Name: "n", Token: lease.Token{ID: c.ID, Ticket: st.Ticket, Owner: c.Owner}, TTL: c.TTL}
+	var work sync.WaitGroup
+	for range 8 {
+		work.Go(func() {
+			for range 50 {
+				if out := s.Renew(t.Context(), []driver.Ref{ref}); out[0].Err != nil {
+					t.Error(out[0].Err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	if n, err := strconv.Atoi(server.Info("stats")["total_connections_received"]); err != nil || n > 10 {
+		t.Errorf("%d connections, %v", n, err)
 	}
 }
