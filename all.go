@@ -51,10 +51,25 @@ func (l *Locker) LockAll(ctx context.Context, names []string, o Options) (*HeldA
 		all.holds = append(all.holds, held)
 		context.AfterFunc(held.Context(), func() { all.cancel(context.Cause(held.Context())) })
 	}
-	for _, held := range all.holds {
-		all.ctx = context.WithValue(all.ctx, holdKey{l, held.name}, held.hold)
-	}
+	all.ctx = allContext{all.ctx, all}
 	return all, nil
+}
+
+// allContext knows each of several holds, where a context of one knows one.
+type allContext struct {
+	context.Context
+	all *HeldAll
+}
+
+func (c allContext) Value(key any) any {
+	if k, ok := key.(holdKey); ok {
+		for _, held := range c.all.holds {
+			if k == (holdKey{held.l, held.name}) {
+				return held.hold
+			}
+		}
+	}
+	return c.Context.Value(key)
 }
 
 // Context ends when the first of the locks does, and with its cause. For reentrancy it

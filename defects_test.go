@@ -3,6 +3,7 @@ package redlatch_test
 import (
 	"context"
 	"math"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,22 +40,24 @@ func TestASlowObserverDelaysNoOtherHoldsEnd(t *testing.T) {
 
 func TestAnObserverMayAskTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var held *redlatch.Held
+		var asks atomic.Pointer[redlatch.Held]
 		asked := make(chan struct{}, 8)
 		ask := func(redlatch.Event) {
-			held.Valid()
-			held.Until()
-			_ = held.Unlock()
+			asks.Load().Valid()
+			asks.Load().Until()
+			_ = asks.Load().Unlock()
 			asked <- struct{}{}
 		}
 		l := locker(t, memstore.New(), redlatch.Config{Observer: redlatch.Observer{Lost: ask, Released: ask}})
-		held = mustLock(t, l, "x", redlatch.Options{TTL: ttl})
+		held := mustLock(t, l, "x", redlatch.Options{TTL: ttl})
+		asks.Store(held)
 		mustUnlock(t, held)
 		<-asked
 		synctest.Wait()
 
 		// Unlock itself finds the loss: the process has not run since.
 		held = mustLock(t, l, "x", redlatch.Options{TTL: ttl, NoRenew: true})
+		asks.Store(held)
 		synctest.Wait()
 		time.Sleep(trustOf(ttl))
 		_ = held.Unlock() // the observer's own may have come first

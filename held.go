@@ -195,22 +195,23 @@ func (h *hold) close(leave bool) error {
 	known := h.lostError() != nil
 	err := h.closeLocked(leave)
 	if known && errors.Is(err, ErrLost) {
-		return nil
+		err = nil
 	}
 	return err
 }
 
 func (h *hold) closeLocked(leave bool) error {
+	var err error
 	switch {
-	case h.over != nil:
-		return nil
+	case h.over != nil: // released already
 	case leave:
 		h.l.keeping.release(h.kept)
 		h.end(ErrClosed)
 		h.over = ErrClosed
-		return nil
+	default:
+		err = h.release()
 	}
-	return h.release()
+	return err
 }
 
 // lostError is the hold's loss as an error, or nil.

@@ -287,7 +287,7 @@ func TestRestartedEmptyEachHoldHasOneVerdict(t *testing.T) {
 	}
 	server.Restart()
 	for _, held := range all {
-		stateLost(t, held)
+		_ = stateLost(t, held)
 	}
 	servertest.Eventually(t, stateSoon, "the verdicts", func() bool {
 		mu.Lock()

@@ -152,7 +152,7 @@ func stateIs(t *testing.T, err, kind error, says string) {
 		redlatch.ErrHeld, redlatch.ErrSealed, redlatch.ErrLost, redlatch.ErrUnavailable, redlatch.ErrDenied,
 		redlatch.ErrNotHeld, redlatch.ErrUnsupported, redlatch.ErrInvalid, redlatch.ErrConflict,
 	} {
-		if errors.Is(err, k) != (k == kind) {
+		if errors.Is(err, k) != errors.Is(kind, k) {
 			t.Errorf("%q is %v, want %q: %v", k, errors.Is(err, k), kind, err)
 		}
 	}
