@@ -17,6 +17,23 @@ var (
 	cased = regexp.MustCompile(`^Test[A-Z]+\d\d`)
 )
 
+// collected are the cases of our collection, by section. It skips numbers; sections of what
+// is not built yet are missing.
+const collected = `TTL 01 02 04 05 07 08 09 11 12 14 15
+WD 01 02 03 04 06 07 09 10 12 13 15 16
+WK 01 02 03 05 06 08 09 11 12 14 15 17 18 20
+CX 01 02 03 04 06 07 09 10
+REL 01 02 04 05 07 08 09 11 12 14 15 17
+TK 01 02 04 05
+SC 01 02 04 05
+ACL 01 02 03 04 06 07 09 10
+SRV 01 02 03 04
+NM 01 02 03 05 06 08 09
+CLI 01 02 03 05 06 07 09 10 12 13
+FL 01 02 04 05 07 08
+CK 01 02 04 05 06
+RS 01 02 04 05 07`
+
 func TestTheTablesNameTestsThatExist(t *testing.T) {
 	here := tests(t, ".")
 	listed := make(map[string]bool)
@@ -58,8 +75,13 @@ func TestTheTablesNameTestsThatExist(t *testing.T) {
 			t.Errorf("%s plays a case and is in no table", name)
 		}
 	}
-	if len(rows) < 60 {
-		t.Errorf("only %d cases were found: the tables have another form", len(rows))
+	for _, section := range strings.Split(collected, "\n") {
+		ids := strings.Fields(section)
+		for _, n := range ids[1:] {
+			if id := ids[0] + "-" + n; !rows[id] {
+				t.Errorf("%s is in no table", id)
+			}
+		}
 	}
 }
 

@@ -235,7 +235,7 @@ func (h *herd) measure(ctx context.Context) (Result, error) {
 		n  int
 	}
 	points := []point{{began, 0}} // the server counts from then
-	ours := 0 // commands of the measuring itself
+	ours := 0                     // commands of the measuring itself
 	sample := func() {
 		stats, err := h.info("stats", "total_commands_processed", "total_connections_received")
 		clients, err2 := h.info("clients", "connected_clients")
