@@ -193,6 +193,7 @@ func named(err error, store string) error {
 	f := explain(err)
 	if f.code == codeUnavailable || f.code == codeDenied {
 		f.msg = store + ": " + f.msg
+		f.unanswered(store)
 	}
 	return f
 }

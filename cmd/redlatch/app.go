@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,16 +19,19 @@ type app struct {
 
 	storeFlag, namespaceFlag, configFlag, profileFlag string
 
+	storeGiven bool // --store is there, with whatever
+
 	settings *settings // what files and variables say; nil: not read yet
 	ttlSet   bool      // they say how long a lease is
 	shared   bool      // every lock is a reader's
 	local    bool      // files on this host are what is wanted if no store is configured
+	alone    bool      // a store that nobody else sees is of use
 	leaves   bool      // locks are left to others: they outlive this process
 	code     int       // where a command ends with one that is no failure of ours
 }
 
 func newApp(stdout, stderr io.Writer) *app {
-	return &app{console: &console{out: stdout, err: stderr}}
+	return &app{console: &console{out: &printed{w: stdout}, err: stderr}}
 }
 
 // main carries out one command line and returns the exit code.
@@ -35,6 +39,9 @@ func (a *app) main(args []string) int {
 	root := a.root()
 	root.SetArgs(args)
 	err := root.Execute()
+	if written := a.out.err; err == nil && written != nil {
+		err = internal("what was asked for cannot be printed: %v", written)
+	}
 	if err == nil {
 		return a.code
 	}
@@ -66,7 +73,8 @@ token=$(redlatch acquire deploy) || exit     a lock for a script, until redlatch
 			case len(args) > 0:
 				return unknownCommand(cmd, args[0])
 			}
-			return cmd.Help()
+			fmt.Fprint(a.err, helpPage(cmd))
+			return &failure{code: codeUsage, kind: "usage", msg: "the command is missing", told: true}
 		},
 	}
 	cmd.SetOut(a.out)
@@ -119,6 +127,14 @@ func unknownCommand(root *cobra.Command, word string) error {
 func flagError(cmd *cobra.Command, err error) error {
 	f := usage("%v", err)
 	f.next = cmd.CommandPath() + " --help lists the flags"
+	var wrong *pflag.InvalidValueError
+	if errors.As(err, &wrong) {
+		f.msg = fmt.Sprintf("--%s: %v", wrong.GetFlag().Name, errors.Unwrap(wrong))
+		if errors.Is(err, strconv.ErrSyntax) || errors.Is(err, strconv.ErrRange) {
+			f.msg = fmt.Sprintf("--%s: %q is no whole number", wrong.GetFlag().Name, wrong.GetValue())
+		}
+		return f
+	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return f

@@ -176,5 +176,4 @@ func TestKeys(t *testing.T) {
 	if _, err := os.Stat(path); err != nil {
 		t.Errorf("%v, from %q", err, out)
 	}
-	has(t, start(t, "mem:", "keys", "x").want(0).err.String(), "memory of one process")
 }

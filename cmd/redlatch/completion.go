@@ -47,7 +47,7 @@ func (a *app) completeNames(_ *cobra.Command, args []string, word string) ([]str
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	quiet := *a
-	quiet.console = &console{out: io.Discard, err: io.Discard}
+	quiet.console = &console{out: &printed{w: io.Discard}, err: io.Discard}
 	var names []string
 	err := quiet.ask(completionTimeout, func(ctx context.Context, locks *redlatch.Locker, _ string) error {
 		for name, err := range locks.Names(ctx, word) {

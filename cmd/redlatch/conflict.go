@@ -23,9 +23,7 @@ func (r *running) notAcquired(err error) error {
 	case codeHeld:
 	case codeUnavailable:
 		f.msg = fmt.Sprintf("%s: %s; nothing was run", r.store.name, f.msg)
-		if f.next == "" {
-			f.next = "check that the server runs and can be reached from here"
-		}
+		f.unanswered(r.store.name)
 		return f
 	case codeDenied:
 		f.msg = fmt.Sprintf("%s: %s; nothing was run", r.store.name, f.msg)
@@ -77,6 +75,9 @@ func (r *running) inTheWay(refusal error) string {
 			text += "; lease expires in " + duration.Format(held.Left) + " unless renewed"
 		}
 		return text
+	}
+	if err != nil && refusal == nil {
+		return "not known by whom, the store does not answer now"
 	}
 	return "taken; whoever had it has just left, others are ahead"
 }

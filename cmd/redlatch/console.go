@@ -10,10 +10,11 @@ import (
 
 // console is where things are said: data on stdout, messages on stderr.
 type console struct {
-	out, err io.Writer
-	json     bool
-	quiet    bool
-	verbose  bool
+	out     *printed
+	err     io.Writer
+	json    bool
+	quiet   bool
+	verbose bool
 
 	mu      sync.Mutex // messages come from more than one goroutine
 	secrets []string

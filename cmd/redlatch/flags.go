@@ -48,7 +48,10 @@ func (v waitValue) Set(s string) error {
 		*v.d = forever
 		return nil
 	}
-	return v.durationValue.Set(s)
+	if err := v.durationValue.Set(s); err != nil {
+		return fmt.Errorf("%w, or forever", err)
+	}
+	return nil
 }
 
 func (v waitValue) String() string {

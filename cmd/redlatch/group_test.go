@@ -33,11 +33,12 @@ func (p *proc) number() int {
 func TestSignalsArePassedOn(t *testing.T) {
 	t.Parallel()
 	p := start(t, redisURL(t), "run", "-c",
-		`for s in HUP INT QUIT USR1 USR2 WINCH CONT; do trap "echo got $s" $s; done; trap 'echo got TERM; exit 9' TERM; echo ready; while :; do sleep 0.02; done`, "x")
+		`for s in HUP INT QUIT USR1 USR2 ABRT ILL TRAP BUS FPE SEGV SYS WINCH CONT; do trap "echo got $s" $s; done; trap 'echo got TERM; exit 9' TERM; echo ready; while :; do sleep 0.02; done`, "x")
 	p.says(&p.out, "ready")
 	for name, sig := range map[string]syscall.Signal{
 		"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
-		"WINCH": syscall.SIGWINCH, "CONT": syscall.SIGCONT,
+		"ABRT": syscall.SIGABRT, "ILL": syscall.SIGILL, "TRAP": syscall.SIGTRAP, "BUS": syscall.SIGBUS, "FPE": syscall.SIGFPE,
+		"SEGV": syscall.SIGSEGV, "SYS": syscall.SIGSYS, "WINCH": syscall.SIGWINCH, "CONT": syscall.SIGCONT,
 	} {
 		p.signal(sig)
 		p.says(&p.out, "got "+name)

@@ -232,10 +232,11 @@ func TestTheGuardEndsAllWhenWeDoNotRun(t *testing.T) {
 	})
 }
 
-// TestTheGuardEndsAllWhenWeHangInAWrite gives redlatch a stderr that nobody reads: it asks
-// the command to end, and hangs where it says so. The lease would last for an hour.
-func TestTheGuardEndsAllWhenWeHangInAWrite(t *testing.T) {
+// Nobody reads what redlatch says, and the pipe is full: that keeps nothing from ending, and
+// no lock held. The lease would last for an hour.
+func TestNobodyReadsTheMessages(t *testing.T) {
 	t.Parallel()
+	store := redisURL(t)
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -255,7 +256,7 @@ func TestTheGuardEndsAllWhenWeHangInAWrite(t *testing.T) {
 	}
 	clan := &relatives{t: t, file: filepath.Join(t.TempDir(), "pids")}
 	p := exec.Command(binary, "run", "--ttl", "1h", "--max-runtime", "0.5", "--grace", "0.5", "-c", "echo $$ >$PIDS; exec 2>/dev/null; trap '' TERM; while :; do sleep 0.02; done", "x")
-	p.Env, p.Stderr = environ(urlVariable+"=mem:", "PIDS="+clan.file), write
+	p.Env, p.Stderr = environ(urlVariable+"="+store, "PIDS="+clan.file), write
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -267,6 +268,10 @@ func TestTheGuardEndsAllWhenWeHangInAWrite(t *testing.T) {
 		return err == nil
 	})
 	clan.gone()
+	if err := p.Wait(); p.ProcessState.ExitCode() != codeMaxRuntime {
+		t.Errorf("ended with %v, want exit code %d", err, codeMaxRuntime)
+	}
+	start(t, store, "run", "x", "--", "true").want(0)
 }
 
 // TestTheGuardIsKilled leaves redlatch to itself.
@@ -399,7 +404,7 @@ open sh -c "$look"; echo; open "$0" run %s x -- sh -c "$look"`, guard)
 
 func TestEveryExitCode(t *testing.T) {
 	t.Parallel()
-	out, err := exec.Command("sh", "-c", `i=0; while [ $i -le 255 ]; do "$0" --store mem: run x -- sh -c "exit $i"; [ $? = $i ] || echo "$i"; i=$((i + 1)); done`, binary).CombinedOutput()
+	out, err := exec.Command("sh", "-c", `i=0; while [ $i -le 255 ]; do "$0" -q --store mem: run x -- sh -c "exit $i"; [ $? = $i ] || echo "$i"; i=$((i + 1)); done`, binary).CombinedOutput()
 	if err != nil || len(out) > 0 {
 		t.Errorf("not passed on: %q, %v", out, err)
 	}

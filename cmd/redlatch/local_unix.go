@@ -7,30 +7,27 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"syscall"
 )
 
 // localDir is where the locks are kept when nothing is configured: /run/lock/redlatch
-// for root, the user's runtime directory for others, and where there is none, a
-// directory of their own under the system's temporary one.
+// for root, and for others a directory of their own in the temporary one that outlives a
+// boot. It is the same from cron, a shell and a service: what the session's variables say
+// (TMPDIR, XDG_RUNTIME_DIR) must not part two runs of one job.
 func localDir() (string, error) {
-	base := os.Getenv("XDG_RUNTIME_DIR")
+	own := "redlatch-" + strconv.Itoa(os.Geteuid())
+	dirs := []string{"/var/tmp/" + own, "/tmp/" + own}
 	if os.Geteuid() == 0 {
-		base = "/run/lock"
+		dirs = append([]string{"/run/lock/redlatch"}, dirs...)
 	}
-	if base != "" {
-		dir := filepath.Join(base, "redlatch")
-		if ownDir(dir) == nil {
-			return dir, nil
+	var err error
+	for _, dir := range dirs {
+		if err = ownDir(dir); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EROFS) {
+			return dir, err // it is there; or it is not ours, and another one would exclude nobody
 		}
 	}
-	dir := filepath.Join(os.TempDir(), "redlatch-"+strconv.Itoa(os.Geteuid()))
-	if err := ownDir(dir); err != nil {
-		return "", err
-	}
-	return dir, nil
+	return "", err
 }
 
 // ownDir makes the directory if it is not there, and refuses one that somebody else

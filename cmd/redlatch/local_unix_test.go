@@ -13,8 +13,10 @@ import (
 // TestMem has nobody but itself to exclude.
 func TestMem(t *testing.T) {
 	t.Parallel()
-	start(t, "mem:", "run", "x", "--", "true").want(0)
-	start(t, "mem:", "is-held", "x").want(codeFree)
+	has(t, start(t, "mem:", "run", "x", "--", "true").want(0).err.String(), "excludes nobody")
+	for _, verb := range []string{"is-held", "who", "ls", "acquire", "wait", "keys"} {
+		has(t, start(t, "mem:", verb, "x").want(codeUsage).err.String(), "the memory of one process")
+	}
 }
 
 // TestNothingIsConfigured is the first minute: no server, no set-up.
@@ -28,13 +30,16 @@ func TestNothingIsConfigured(t *testing.T) {
 	if p.out.String() != "hi\n" {
 		t.Errorf("stdout is %q", p.out.String())
 	}
-	has(t, p.err.String(), "redlatch: no store configured - using local files in ", "; this excludes jobs on THIS HOST only (use --store or REDLATCH_URL, or redlatch config init)\n")
+	has(t, p.err.String(), "redlatch: no store configured - using local files in ", "; this excludes this user's jobs on THIS HOST only (use --store or REDLATCH_URL, or redlatch config init)\n")
 	if strings.Count(p.err.String(), "\n") != 1 {
 		t.Errorf("stderr has more than that line: %q", p.err.String())
 	}
 	holder := run(env, "run", name, "--", "sh", "-c", "echo started; exec sleep 100")
 	holder.says(&holder.out, "started")
 	run(env, "run", name, "--", "true").want(codeHeld)
+	// The same job from another session.
+	run([]string{"XDG_RUNTIME_DIR=" + t.TempDir(), "TMPDIR=" + t.TempDir()}, "run", name, "--", "true").want(codeHeld)
+	run(nil, "run", name, "--", "true").want(codeHeld)
 	run(env, "is-held", name).want(0)
 
 	p = run(append(env, "REDIS_URL=redis://127.0.0.1:1"), "ls").want(0)

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/cmd/redlatch/internal/duration"
 )
 
 // queryTimeout bounds a question to the store.
@@ -27,5 +29,10 @@ func (a *app) askAs(cfg redlatch.Config, timeout time.Duration, f func(ctx conte
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	return named(f(ctx, locks, store.name), store.name)
+	err = f(ctx, locks, store.name)
+	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+		f := unavailable("no answer within %s", duration.Format(timeout))
+		f.next, err = remedy(f.msg), f
+	}
+	return named(err, store.name)
 }

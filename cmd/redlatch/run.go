@@ -186,10 +186,12 @@ func (o *runOptions) check(given func(flag string) bool) error {
 // run is one redlatch run, from the checks to the exit code.
 func (a *app) run(name string, argv []string, o *runOptions, given func(flag string) bool) error {
 	r := &running{
-		app: a, o: o, name: name, signals: make(chan os.Signal, 32), renewed: make(chan struct{}, 1),
+		terminal: a.err == os.Stderr && child.IsTerminal(2),
+		app:      a, o: o, name: name, signals: make(chan os.Signal, 32), renewed: make(chan struct{}, 1),
 		command: child.Command{Args: argv},
 		result:  resultJSON{Schema: "redlatch.run/v1", Name: name},
 	}
+	a.err, a.alone = &patient{w: a.err}, true
 	return r.finish(r.do(given))
 }
 

@@ -21,6 +21,8 @@ import (
 type running struct {
 	*app
 
+	terminal bool // messages go to one
+
 	o       *runOptions
 	name    string
 	store   *opened

@@ -95,6 +95,7 @@ func badConfig(format string, args ...any) *failure {
 
 // configure reads the settings and gives them to the flags that were not set.
 func (a *app) configure(cmd *cobra.Command, args []string) error {
+	a.storeGiven = cmd.Flags().Changed("store")
 	switch {
 	case !cmd.HasParent(), cmd.Annotations[exitCodes] == "", cmd.Annotations[unconfigured] != "":
 		return nil // help, completion: whatever is wrong with a file must not be in their way
@@ -450,7 +451,10 @@ func (s *settings) environment() error {
 	flags := configurable()
 	for key, variable := range variables {
 		text, ok := os.LookupEnv(variable)
-		if !ok || text == "" {
+		switch {
+		case ok && text == "" && key == keyStore: // a script whose own variable was empty would exclude on this host only
+			return badConfig("%s is set and empty; unset it, or give it a store's URL", variable)
+		case text == "":
 			continue
 		}
 		texts := []string{text}

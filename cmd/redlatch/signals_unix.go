@@ -14,11 +14,14 @@ import (
 // passed are the signals that go on to the command's group.
 var passed = []os.Signal{
 	syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
-	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT,
+	syscall.SIGUSR1, syscall.SIGUSR2,
+	// What a program gets for a fault of its own, and from others who want it to dump core.
+	syscall.SIGABRT, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGSEGV, syscall.SIGSYS,
+	syscall.SIGWINCH, syscall.SIGCONT,
 }
 
 // ending are those that end redlatch while it waits for the lock.
-var ending = passed[:6]
+var ending = passed[:13]
 
 // catch begins to receive them, except what whoever started us wants ignored (nohup):
 // to ask for it would undo that, for the command too.

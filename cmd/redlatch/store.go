@@ -129,6 +129,9 @@ func (a *app) openRaw(raw, namespace string) (*opened, error) {
 // configured is the URL that is asked for, "" if none is, and the variable it is in.
 func (a *app) configured(conf *settings) (raw string, hidden []string, err error) {
 	raw, from := a.storeFlag, "--store"
+	if a.storeGiven && raw == "" {
+		return "", nil, usage("--store is empty; give a store's URL, or leave --store out")
+	}
 	if raw == "" {
 		raw, from = conf.general(keyStore), conf.values[keyStore].origin+":"
 	}
@@ -145,6 +148,12 @@ func (a *app) configured(conf *settings) (raw string, hidden []string, err error
 func (a *app) openURL(u storeurl.URL) (*opened, error) {
 	switch u.Kind {
 	case storeurl.Mem:
+		if !a.alone {
+			f := usage("mem: is the memory of one process, and this command would find its own empty")
+			f.next = "use file:DIR for the processes of this host, or a server"
+			return nil, f
+		}
+		a.info("mem: excludes nobody but this process: others run the same at the same time")
 		return &opened{Store: memstore.New()}, nil
 	case storeurl.File:
 		store, err := filestore.New(u.Dir, filestore.Options{Detached: a.leaves})
@@ -176,7 +185,7 @@ func (a *app) openLocal(namespace string) (*opened, error) {
 }
 
 func (a *app) warnLocal(dir string) {
-	a.warn("no store configured - using local files in %s; this excludes jobs on THIS HOST only (use --store or %s, or redlatch config init)", dir, urlVariable)
+	a.warn("no store configured - using local files in %s; this excludes this user's jobs on THIS HOST only (use --store or %s, or redlatch config init)", dir, urlVariable)
 	if os.Getenv("REDIS_URL") != "" {
 		// Taking it unasked would put locks into a cache that may evict them.
 		a.info("hint: REDIS_URL is set; use --store env:REDIS_URL if the locks belong there")

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/cmd/redlatch/internal/child"
 	"github.com/redlatch/redlatch/cmd/redlatch/internal/duration"
 	"github.com/redlatch/redlatch/driver"
 	"github.com/redlatch/redlatch/lease"
@@ -93,7 +92,7 @@ func (r *running) limit() string {
 
 // rewrites reports whether messages go to a person who sees a line change.
 func (r *running) rewrites() bool {
-	return !r.quiet && !r.json && r.err == os.Stderr && child.IsTerminal(2) && os.Getenv("TERM") != "dumb" && os.Getenv("CI") == ""
+	return r.terminal && !r.quiet && !r.json && os.Getenv("TERM") != "dumb" && os.Getenv("CI") == ""
 }
 
 // clear takes the line off the terminal, for other messages.

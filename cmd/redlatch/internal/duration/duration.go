@@ -12,9 +12,12 @@ import (
 // suspect is the number of seconds above which a bare number looks like milliseconds.
 const suspect = 3600
 
-const day = 24 * time.Hour
+const (
+	day  = 24 * time.Hour
+	week = 7 * day
+)
 
-// Parse reads Go's syntax with d for days before it, or a bare number of seconds, as
+// Parse reads Go's syntax with w and d for weeks and days before it, or a bare number of seconds, as
 // flock and sleep take it. Negative lengths are refused: nothing here has one. The
 // doubt, if not empty, is a warning that the number may be in another unit.
 func Parse(s string) (d time.Duration, doubt string, err error) {
@@ -45,18 +48,25 @@ func number(s string) (float64, error) {
 }
 
 func withDays(s string) (time.Duration, error) {
-	refused := fmt.Errorf("%q is no length of time; write 250ms, 30s, 10m, 1h30m, 2d or a number of seconds", s)
+	refused := fmt.Errorf("%q is no length of time; write 250ms, 30s, 10m, 1h30m, 2d, 1w or a number of seconds", s)
 	var sum time.Duration
 	rest := s
-	if days, after, ok := strings.Cut(s, "d"); ok {
-		n, err := number(days)
+	for _, unit := range []struct {
+		letter string
+		length time.Duration
+	}{{"w", week}, {"d", day}} {
+		count, after, ok := strings.Cut(rest, unit.letter)
+		if !ok {
+			continue
+		}
+		n, err := number(count)
 		if err != nil {
 			return 0, refused
 		}
-		if n*float64(day) > math.MaxInt64 {
+		if n*float64(unit.length)+float64(sum) > math.MaxInt64 {
 			return 0, fmt.Errorf("%q is longer than 292 years", s)
 		}
-		sum, rest = time.Duration(n*float64(day)), after
+		sum, rest = sum+time.Duration(n*float64(unit.length)), after
 		if rest == "" {
 			return sum, nil
 		}

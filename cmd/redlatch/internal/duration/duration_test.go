@@ -17,6 +17,8 @@ func TestParse(t *testing.T) {
 		"2d":     48 * time.Hour,
 		"1d12h":  36 * time.Hour,
 		"1.5d":   36 * time.Hour,
+		"1w":     7 * 24 * time.Hour,
+		"1w2d1h": 217 * time.Hour,
 		"0d0.5s": 500 * time.Millisecond,
 	} {
 		got, doubt, err := Parse(in)
@@ -28,7 +30,7 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for _, in := range []string{
-		"", ".", "-1", "-1s", "+1s", "1e3", "0x10", "inf", "NaN", "1.2.3", "5x", "5 s", "d", "1d-1h", "1h1d", "1dd",
+		"", ".", "-1", "-1s", "+1s", "1e3", "0x10", "inf", "NaN", "1.2.3", "5x", "5 s", "d", "1d-1h", "1h1d", "1dd", "1d1w", "w", "1ww", "99999w",
 		"99999999999999", "9999999d", "106751d24h", "30s ", "forever",
 	} {
 		if got, _, err := Parse(in); err == nil {

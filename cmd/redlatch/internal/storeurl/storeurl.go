@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -65,7 +66,7 @@ var available = map[string]form{
 	"redis+unix":   {Redis, "redis+unix://[user:password@]/run/redis.sock[?db=0]"},
 	"unix":         {Redis, "unix:///run/redis.sock[?db=0]"},
 	"redis-socket": {Redis, "redis-socket:///run/redis.sock[?db=0]"},
-	"file":         {File, "file:DIR"},
+	"file":         {File, "file:/DIR"},
 	"mem":          {Mem, "mem:"},
 }
 
@@ -83,7 +84,7 @@ var planned = map[string]string{
 	"etcd": "etcd", "etcds": "etcd",
 	"zk":       "ZooKeeper",
 	"postgres": "PostgreSQL", "postgresql": "PostgreSQL",
-	"http": "another redlatch", "https": "another redlatch",
+	"http": "HTTP service", "https": "HTTP service",
 }
 
 // Available is a line that lists what can be opened.
@@ -103,7 +104,7 @@ func Parse(raw string) (URL, error) {
 	case raw == "":
 		return URL{}, fmt.Errorf("the store's URL is empty; there are %s", Available)
 	case planned[scheme] != "" && ok:
-		return URL{}, fmt.Errorf("%s:// is not there yet: this release has no %s; there are %s", scheme, planned[scheme], Available)
+		return URL{}, fmt.Errorf("%s:// is not there yet: there is no %s in this release; there are %s", scheme, planned[scheme], Available)
 	case known && ok:
 	case ok && strings.HasPrefix(rest, "//") && looksLikeScheme(scheme):
 		return URL{}, fmt.Errorf("there is no store %s://; there are %s", scheme, Available)
@@ -132,7 +133,7 @@ func looksLikeScheme(s string) bool {
 	return s != "" && len(s) <= 20 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789+-.") == ""
 }
 
-// file takes file:DIR, file:///DIR and file://./DIR. The directory is meant literally.
+// file takes file:DIR and file:///DIR. The directory is meant literally.
 func (u *URL) file(rest string) error {
 	dir := strings.TrimPrefix(rest, "//")
 	switch {
@@ -142,8 +143,10 @@ func (u *URL) file(rest string) error {
 		return errors.New("file: takes no parameters, and its directory no '?' and no '#'")
 	case strings.ContainsRune(dir, 0):
 		return errors.New("the directory has a zero byte in it")
-	case dir != rest && dir[0] != '/' && dir[0] != '.':
-		return errors.New("file:// is followed by a third '/', or by './'; there are no files on other hosts")
+	case dir != rest && dir[0] != '/':
+		return errors.New("file:// is followed by a third '/'; there are no files on other hosts")
+	case dir[0] != '/' && !filepath.IsAbs(dir):
+		return errors.New("the directory is relative, and another job's working directory may be another one: give it from the root on")
 	}
 	u.Dir = dir
 	return nil
