@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/cmd/redlatch/internal/storeurl"
 	"github.com/redlatch/redlatch/lease"
 )
 
@@ -23,6 +24,11 @@ func (r *running) environment(held *redlatch.Held) []string {
 			"REDLATCH_OWNER":  ownerOf(held.Token()),
 			"REDLATCH_TTL_MS": strconv.FormatInt(r.o.ttl.Milliseconds(), 10),
 		}
+	}
+	// A redlatch that the command runs must not lock in another place than we do because the
+	// password was kept from it: then it is refused, and says so.
+	if !r.o.noEnv && !r.store.local {
+		set[urlVariable] = storeurl.Bare(r.store.raw)
 	}
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		key, _, _ := strings.Cut(entry, "=")

@@ -217,7 +217,7 @@ func TestOnLostWarn(t *testing.T) {
 	p.says(&p.err, "runs on without it")
 	p.signal(syscall.SIGUSR1)
 	p.want(8)
-	if doc := document(t, p.err.String()); doc["outcome"] != "lost" || doc["exit_code"] != 8.0 {
+	if doc := document(t, p.err.String()); doc["outcome"] != "lost" || doc["exit_code"] != 8.0 || doc["error"] == nil {
 		t.Errorf("the result is %v", doc)
 	}
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -48,21 +50,65 @@ func (r *resultJSON) conclude(f *failure) {
 	}
 }
 
-// write replaces the file in one step: who reads it sees all of it or the one before.
-func (r *resultJSON) write(path string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".redlatch-*")
+// resultFile is where the result goes: a file that is replaced in one step, so that who reads
+// it sees all of it or the one before; or what is no ordinary file (/dev/stderr, a FIFO),
+// which is written to.
+type resultFile struct {
+	path    string // links followed
+	special bool
+}
+
+// findResult sees whether the result can be written there, before anything is run.
+func findResult(path string) (resultFile, error) {
+	f := resultFile{path: path}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		f.path = target
+	}
+	info, err := os.Stat(f.path)
+	switch {
+	case err == nil && info.IsDir():
+		return f, fmt.Errorf("%s is a directory", path)
+	case err == nil && (!info.Mode().IsRegular() || strings.HasPrefix(path, "/dev/")): // /dev/stderr is a file, behind 2>
+		f.path, f.special = path, true
+		return f, nil
+	}
+	probe, err := os.CreateTemp(filepath.Dir(f.path), ".redlatch-*")
+	if err != nil {
+		return f, err
+	}
+	_ = probe.Close()
+	return f, os.Remove(probe.Name())
+}
+
+func (f resultFile) write(r *resultJSON) error {
+	if f.special {
+		return f.pour(encode(r) + "\n")
+	}
+	t, err := os.CreateTemp(filepath.Dir(f.path), ".redlatch-*")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // not there any more if all goes well
-	_, err = f.WriteString(encode(r) + "\n")
-	if closed := f.Close(); err == nil {
+	defer os.Remove(t.Name()) // not there any more if all goes well
+	_, err = t.WriteString(encode(r) + "\n")
+	if closed := t.Close(); err == nil {
 		err = closed
 	}
 	if err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), path)
+	return os.Rename(t.Name(), f.path)
+}
+
+// pour writes to what may have no reader: that is an error, and nothing to wait for.
+func (f resultFile) pour(text string) error {
+	w, err := os.OpenFile(f.path, os.O_WRONLY|nonblocking, 0)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	_ = w.SetWriteDeadline(time.Now().Add(hearing)) // what cannot wait needs no deadline
+	_, err = w.WriteString(text)
+	return err
 }
 
 // stamp is a time as JSON has it here: RFC 3339 in UTC, to the millisecond.

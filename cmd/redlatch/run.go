@@ -119,8 +119,9 @@ redlatch run --max-runtime 1h --grace 30s backup -- ./backup.sh`,
 
 const runText = `The command gets the lock's name and fence in REDLATCH_LOCK and REDLATCH_FENCE
 (also REDLATCH_HELD=1, REDLATCH_OWNER, REDLATCH_TTL_MS and, to release the lock
-with, REDLATCH_LEASE). REDLATCH_URL is taken out of its environment. It has our
-standard input and output; on success nothing else is printed.
+with, REDLATCH_LEASE), and in REDLATCH_URL the store without its password. What has
+the password is taken out of its environment. It has our standard input and output;
+where all goes well and nobody had to be waited for, nothing else is printed.
 
 A bare number is seconds: -w 0.25. 30s, 10m, 1h30m and 2d are understood too.
 `

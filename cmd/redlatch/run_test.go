@@ -187,6 +187,16 @@ func TestWaitingEndsWithASignal(t *testing.T) {
 	})
 }
 
+// A redlatch inside the command locks where we do, or not at all.
+func TestARunInsideARun(t *testing.T) {
+	t.Parallel()
+	open, closed := servertest.Redis(t, servertest.RedisConfig{}), servertest.Redis(t, servertest.RedisConfig{Password: "pass-Word9"})
+	inner := binary + " is-held outer"
+	startEnv(t, environ(), "--store", open.URL(), "run", "outer", "--", "sh", "-c", inner).want(0)
+	p := startEnv(t, environ(urlVariable+"=redis://:pass-Word9@"+closed.Addr()), "run", "outer", "--", "sh", "-c", inner).want(codeDenied)
+	has(t, p.err.String(), "NOAUTH")
+}
+
 func TestTheCommandsEnvironment(t *testing.T) {
 	t.Parallel()
 	server := servertest.Redis(t, servertest.RedisConfig{Password: "pass-Word9"})
@@ -194,11 +204,12 @@ func TestTheCommandsEnvironment(t *testing.T) {
 	p := startEnv(t, env, "--store", "env:MY_URL", "run", "--owner", "me", "--ttl", "40s", "a/b", "--", "env").want(0)
 	got := "\n" + p.out.String()
 	has(t, got, "\nKEPT=1\n", "\nREDLATCH_HELD=1\n", "\nREDLATCH_LOCK=a/b\n", "\nREDLATCH_FENCE=", "\nREDLATCH_OWNER=me\n", "\nREDLATCH_TTL_MS=40000\n", "\nREDLATCH_LEASE=")
-	for _, secret := range []string{"pass-Word9", urlVariable + "=", "MY_URL=", "MY_PW=", "REDLATCH_LOCK=old"} {
+	for _, secret := range []string{"pass-Word9", urlVariable + "=redis://other", "MY_URL=", "MY_PW=", "REDLATCH_LOCK=old"} {
 		if strings.Contains(got, secret) {
 			t.Errorf("the command sees %q: %q", secret, got)
 		}
 	}
+	has(t, got, "\n"+urlVariable+"=redis://"+server.Addr()+"?password_env=MY_PW\n")
 	p = startEnv(t, env, "--store", "env:MY_URL", "run", "--no-env", "a/b", "--", "env").want(0)
 	if got := p.out.String(); strings.Contains(got, "REDLATCH_HELD") || strings.Contains(got, "MY_PW=") || !strings.Contains(got, "REDLATCH_LOCK=old") {
 		t.Errorf("with --no-env the command sees %q", got)

@@ -34,6 +34,7 @@ type running struct {
 	renewed  chan struct{} // capacity 1
 	waiting  *waiting
 	result   resultJSON
+	resultTo resultFile // no path: nowhere
 }
 
 // do checks everything that can be checked before, gets the lock, runs the command and
@@ -42,6 +43,11 @@ func (r *running) do(given func(flag string) bool) error {
 	var err error
 	if r.command.Path, err = child.Look(r.command.Args[0]); err != nil {
 		return err
+	}
+	if r.o.resultFile != "" {
+		if r.resultTo, err = findResult(r.o.resultFile); err != nil {
+			return usage("--result-file: %v; nothing was run", err)
+		}
 	}
 	if r.store, err = r.open(); err != nil {
 		return err
@@ -195,7 +201,9 @@ func (r *running) under(held *redlatch.Held) error {
 	}
 	r.result.FinishedAt = &stamp{time.Now()}
 	lost := r.release(held)
-	r.result.HeldMS = time.Since(began).Milliseconds()
+	if !s.warned {
+		r.result.HeldMS = time.Since(began).Milliseconds()
+	}
 	switch {
 	case err != nil:
 		return err
@@ -280,8 +288,8 @@ func (r *running) finish(err error) error {
 	}
 	r.result.Renewals = r.renewals.Load()
 	r.result.conclude(f)
-	if r.o.resultFile != "" {
-		if err := r.result.write(r.o.resultFile); err != nil {
+	if r.resultTo.path != "" {
+		if err := r.resultTo.write(&r.result); err != nil {
 			r.warn("--result-file: %v", err)
 		}
 	}

@@ -20,6 +20,9 @@ var passed = []os.Signal{
 	syscall.SIGWINCH, syscall.SIGCONT,
 }
 
+// nonblocking is for opening what may have no reader.
+const nonblocking = syscall.O_NONBLOCK
+
 // ending are those that end redlatch while it waits for the lock.
 var ending = passed[:13]
 

@@ -10,6 +10,8 @@ var passed = []os.Signal{os.Interrupt, syscall.SIGTERM}
 
 var ending = passed
 
+const nonblocking = 0
+
 func catch(signals chan<- os.Signal) { signal.Notify(signals, passed...) }
 
 func catchStop(chan<- os.Signal) {}

@@ -28,6 +28,7 @@ type opened struct {
 	name      string        // the URL without the password, for messages
 	ttl       time.Duration // what the URL says, or 0
 	hidden    []string      // variables that the command must not see
+	local     bool          // nothing was configured
 	inline    bool          // the password stands in the URL
 	keys      keyed         // nil: it has none
 	onClose   func()
@@ -179,7 +180,7 @@ func (a *app) openLocal(namespace string) (*opened, error) {
 	if !a.local {
 		a.warnLocal(dir)
 	}
-	o := &opened{Store: store, raw: "file:" + dir, name: "file:" + dir, hidden: []string{urlVariable}}
+	o := &opened{Store: store, local: true, raw: "file:" + dir, name: "file:" + dir, hidden: []string{urlVariable}}
 	o.within(namespace)
 	return o, nil
 }

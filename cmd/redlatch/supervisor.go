@@ -129,7 +129,8 @@ func (s *supervisor) lose() {
 	held := duration.Format(time.Since(s.began))
 	if s.o.onLost.warn {
 		s.warned = true
-		s.result.Outcome = "lost"
+		s.result.Outcome, s.result.HeldMS = "lost", time.Since(s.began).Milliseconds()
+		s.result.Error = &errorJSON{"lost", lost.Loss.String(), "the command ran on without the lock (--on-lost=warn)"}
 		s.warn("LOST %s after %s: %s (%s); pid %d runs on without it (--on-lost=warn)", s.name, held, &lost.Loss, s.store.name, s.child.PID())
 		s.remind = time.After(time.Minute)
 		return

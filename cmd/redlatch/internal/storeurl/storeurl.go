@@ -297,6 +297,25 @@ func (u URL) Redacted() string {
 	return b.String()
 }
 
+// Bare is a URL that Parse has taken, without the password that stands in it: for others,
+// who may have it from elsewhere.
+func Bare(raw string) string {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return raw
+	}
+	authority, rest := cutAny(rest, "/?#")
+	i := strings.LastIndex(authority, "@")
+	if i < 0 {
+		return raw
+	}
+	user, _, _ := strings.Cut(authority[:i], ":")
+	if user != "" {
+		user += "@"
+	}
+	return scheme + "://" + user + authority[i+1:] + rest
+}
+
 // String and GoString are Redacted: no verb of fmt shows the password.
 func (u URL) String() string   { return u.Redacted() }
 func (u URL) GoString() string { return u.Redacted() }

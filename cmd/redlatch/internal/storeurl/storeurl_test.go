@@ -181,3 +181,18 @@ func TestErrorsKeepTheSecret(t *testing.T) {
 		}
 	}
 }
+
+func TestBare(t *testing.T) {
+	for raw, want := range map[string]string{
+		"redis://h":                        "redis://h",
+		"redis://:pw@h:1/2":                "redis://h:1/2",
+		"rediss://u:p%40w@h/0?tls_ca=/a@b": "rediss://u@h/0?tls_ca=/a@b",
+		"redis://u@h?password_file=/p":     "redis://u@h?password_file=/p",
+		"redis+unix://:pw@/run/redis.sock": "redis+unix:///run/redis.sock",
+		"file:/a:b@c":                      "file:/a:b@c",
+	} {
+		if got := Bare(raw); got != want {
+			t.Errorf("Bare(%q) = %q, want %q", raw, got, want)
+		}
+	}
+}
