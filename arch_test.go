@@ -25,8 +25,11 @@ var layers = map[string][]string{
 	"drivertest":          {"lease", "driver"},
 	"memstore":            {"lease", "driver", "internal/elapsed"},
 	"filestore":           {"lease", "driver", "internal/elapsed"},
-	"redisstore":          {"lease", "driver", "internal/elapsed"},
+	"redisstore":          {"lease", "driver", "internal/elapsed", "internal/lines"},
 	"internal/elapsed":    {"lease"},
+	"internal/lines":      {"lease"},
+	"internal/redismodel": {"lease"},
+	"internal/sim/...":    {"lease", "internal/lines", "internal/redismodel"},
 	"internal/servertest": {},
 	"internal/relay":      {},
 	"cmd/redlatch/...":    {".", "lease", "driver", "memstore", "filestore", "redisstore", "internal/elapsed"},
@@ -35,7 +38,7 @@ var layers = map[string][]string{
 }
 
 // forTests may be imported by every test besides.
-var forTests = []string{"memstore", "drivertest", "internal/servertest", "internal/relay"}
+var forTests = []string{"memstore", "drivertest", "internal/servertest", "internal/relay", "internal/redismodel"}
 
 // A source is what the architecture says something about: one Go file.
 type source struct {

@@ -71,7 +71,7 @@ func TestAGrantByAnotherServerThanTheOneThatDatedItIsConfirmed(t *testing.T) {
 	join(t, a, "n", holder, lease.Held)
 	st := join(t, b, "n", c, lease.Waiting)
 	b.mu.Lock()
-	b.claims[place{"n", c.ID}].w.dated++ // as if the connection had come from elsewhere
+	b.book.Claim("n", c.ID).W.Dated++ // as if the connection had come from elsewhere
 	b.mu.Unlock()
 	released := elapsed.Now()
 	leave(t, a, "n", holder.ID)
@@ -508,7 +508,7 @@ func TestAGrantThatComesBeforeTheAnswerOfItsJoinCounts(t *testing.T) {
 	servertest.Eventually(t, 2*time.Second, "the message", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return k.w.grant.ticket == r.ticket
+		return k.W.Grant.Ticket == r.ticket
 	})
 	time.Sleep(50 * time.Millisecond) // it must not be given back meanwhile
 	st, err := b.heard(t.Context(), k, c, asked, r, sub)
@@ -539,8 +539,8 @@ func TestAnAnswerThatComesAfterALaterOneChangesNothing(t *testing.T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	if !k.held || k.w.last.State != lease.Held || k.w.last.Asked != held.Asked {
-		t.Errorf("after the late answer: %+v", k.w.last)
+	if !k.Held || k.W.Last.State != lease.Held || k.W.Last.Asked != held.Asked {
+		t.Errorf("after the late answer: %+v", k.W.Last)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/driver"
+	"github.com/redlatch/redlatch/internal/lines"
 	"github.com/redlatch/redlatch/lease"
 )
 
@@ -166,14 +167,14 @@ func FuzzHostileServer(f *testing.F) {
 		asked := st.Asked
 		s.deliver(message, 1)
 		s.mu.Lock()
-		if k := s.claims[place{"n", mallory}]; k != nil && k.w != nil && k.held && st.State == lease.Waiting {
-			if got := k.w.last; got.Asked == asked && got.Lease > grantTime {
+		if k := s.book.Claim("n", mallory); k != nil && k.W != nil && k.Held && st.State == lease.Waiting {
+			if got := k.W.Last; got.Asked == asked && got.Lease > lines.Grant {
 				t.Errorf("a message gave a lease of %v", got.Lease)
 			}
 		}
-		for name, l := range s.lines {
-			if l.due < 0 {
-				t.Errorf("%q is due at %v, which is always", name, l.due)
+		for name, due := range s.book.Dues() {
+			if due < 0 {
+				t.Errorf("%q is due at %v, which is always", name, due)
 			}
 		}
 		s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch/driver"
 	"github.com/redlatch/redlatch/internal/elapsed"
-	"github.com/redlatch/redlatch/lease"
+	"github.com/redlatch/redlatch/internal/lines"
 )
 
 // inbox is the one subscription of the process. It begins when a claim has to wait for
@@ -296,24 +296,12 @@ func (s *Store) granted(message string, subscription uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	k := s.claims[place{name, id}]
-	if k == nil {
+	if s.book.Given(name, id, lines.Given{Ticket: ticket, Lease: millis(ms), Subscription: subscription, At: elapsed.Now()}) {
 		s.spawnLocked(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), grantTime)
+			ctx, cancel := context.WithTimeout(context.Background(), lines.Grant)
 			defer cancel()
 			s.giveBack(ctx, name, id, parts[1])
 		})
-		return
-	}
-	if k.w == nil || ticket < k.w.grant.ticket {
-		return
-	}
-	k.w.grant = grant{
-		// Anybody with a right to the channel can publish: no message hands over more than a hand-over does.
-		ticket: ticket, lease: min(millis(ms), k.w.claim.TTL, grantTime), subscription: subscription, at: elapsed.Now(),
-	}
-	if !k.held && k.w.last.State == lease.Waiting {
-		s.take(k)
 	}
 }
 
@@ -332,19 +320,7 @@ func (s *Store) sealed(message string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if l := s.lines[name]; l != nil {
-		s.tellSealed(l, seal)
-		s.lookIn(name, seal.For)
-	}
-}
-
-// tellSealed lets all who wait in the line know that its name was closed.
-func (s *Store) tellSealed(l *line, seal lease.Seal) {
-	for _, k := range l.waiting {
-		st := k.w.last
-		st.Seal, st.Holder, st.Left = seal, nil, 0
-		k.w.update(st)
-	}
+	s.book.Sealed(name, seal, elapsed.Now())
 }
 
 // pointed: id, how long, key. The lock is free for others for that long; then it is
@@ -362,10 +338,7 @@ func (s *Store) pointed(message string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if k := s.claims[place{name, parts[0]}]; k != nil && k.w != nil {
-		k.w.look = min(k.w.look, elapsed.Now().Add(millis(ms)+jitter(0, 50*time.Millisecond)))
-		k.w.wake()
-	}
+	s.book.Pointed(name, parts[0], millis(ms), elapsed.Now())
 }
 
 // lost: key. The queue of the name was lost, and all places in it.
@@ -377,9 +350,7 @@ func (s *Store) lost(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if l := s.lines[name]; l != nil {
-		s.lookAll(l.waiting, 100*time.Millisecond)
-	}
+	s.book.Lost(name, elapsed.Now())
 }
 
 // broken: id, key, seal. Some process's hold was broken by an operator.
@@ -403,9 +374,7 @@ func (s *Store) lookAgain(name, id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if k := s.claims[place{name, id}]; k != nil && k.w != nil {
-		s.lookAll([]*known{k}, 10*time.Millisecond)
-	}
+	s.book.LookAgain(name, id, elapsed.Now())
 }
 
 // lookEverywhere lets every claim that waits look where it stands, soon, but not all
@@ -414,10 +383,7 @@ func (s *Store) lookEverywhere() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	spread := min(20*time.Millisecond+time.Duration(s.waiters)*100*time.Microsecond, 2*time.Second)
-	for _, l := range s.lines {
-		s.lookAll(l.waiting, spread)
-	}
+	s.book.LookEverywhere(elapsed.Now())
 }
 
 // listens reports whether this process has something to be told: that it is its turn, or
@@ -426,7 +392,7 @@ func (s *Store) listens() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	return s.waiters > 0 || len(s.index.uses) > 0 && s.Wanted()
+	return s.book.Waiters() > 0 || len(s.index.uses) > 0 && s.Wanted()
 }
 
 // hear begins to listen for whoever holds something for longer than a moment: for less,

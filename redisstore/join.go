@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch/driver"
 	"github.com/redlatch/redlatch/internal/elapsed"
+	"github.com/redlatch/redlatch/internal/lines"
 	"github.com/redlatch/redlatch/lease"
 )
 
@@ -24,6 +25,22 @@ func (s *Store) Join(ctx context.Context, name string, c lease.Claim) (lease.Sta
 		return lease.Standing{}, fault(err)
 	}
 	return st, nil
+}
+
+// enroll notes the claim before its join is sent.
+func (s *Store) enroll(name string, c lease.Claim) *lines.Claim {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return s.book.Enroll(name, c)
+}
+
+// learn takes in what the join has answered.
+func (s *Store) learn(k *lines.Claim, a lines.Answer) lease.Standing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return s.book.Learn(k, a, elapsed.Now())
 }
 
 func (s *Store) refuses(c lease.Claim) error {
@@ -45,7 +62,7 @@ func (s *Store) refuses(c lease.Claim) error {
 // finds nobody, and the place is lost. But most claims never wait, and their processes
 // shall not need a second connection. So without a subscription a claim first asks
 // without waiting; if the lock is taken, the process subscribes, once.
-func (s *Store) ask(ctx context.Context, k *known, c lease.Claim) (lease.Standing, error) {
+func (s *Store) ask(ctx context.Context, k *lines.Claim, c lease.Claim) (lease.Standing, error) {
 	sub := s.inbox.subscription()
 	if sub.id == 0 && !c.NoWait && !s.opts.Poll {
 		first := c
@@ -67,21 +84,17 @@ func (s *Store) ask(ctx context.Context, k *known, c lease.Claim) (lease.Standin
 }
 
 // sendJoin returns the answer and when the call was sent that it dates from.
-func (s *Store) sendJoin(ctx context.Context, k *known, c lease.Claim, sub subscription) (lease.Instant, reply, error) {
-	keys := s.keys.keys(k.name, c.ID)
+func (s *Store) sendJoin(ctx context.Context, k *lines.Claim, c lease.Claim, sub subscription) (lease.Instant, reply, error) {
+	keys := s.keys.keys(k.Name, c.ID)
 	j := joining{Claim: c, channel: s.inbox.channel, marker: sub.marker}
 	for {
 		asked := elapsed.Now()
 		r, err := bound(ctx, func() (reply, error) { return s.moves.join(ctx, keys, j) })
-		// A join that failed, or took so long that the client may have sent it twice, may
-		// leave a copy behind that is carried out later, after the claim has left.
-		if err != nil || elapsed.Now().Sub(asked) >= s.once {
-			s.mu.Lock()
-			k.doubt = true
-			s.mu.Unlock()
-		}
+		s.mu.Lock()
+		k.Sent(err != nil, elapsed.Now().Sub(asked), s.once)
+		s.mu.Unlock()
 		if err != nil {
-			return 0, reply{}, s.explain(k.name, err)
+			return 0, reply{}, s.explain(k.Name, err)
 		}
 		if r.more && r.state != "held" {
 			continue // more dead waiters than one call may skip
@@ -90,13 +103,13 @@ func (s *Store) sendJoin(ctx context.Context, k *known, c lease.Claim, sub subsc
 	}
 }
 
-func (s *Store) heard(ctx context.Context, k *known, c lease.Claim, asked lease.Instant, r reply, sub subscription) (lease.Standing, error) {
+func (s *Store) heard(ctx context.Context, k *lines.Claim, c lease.Claim, asked lease.Instant, r reply, sub subscription) (lease.Standing, error) {
 	s.waitHere(k, c, &r)
 	if r.state == "full" {
-		s.forget(k.name, k.id)
+		s.forget(k.Name, k.ID)
 		return lease.Standing{}, lease.ErrQueueFull
 	}
-	st, err := r.standing(k.id, asked)
+	st, err := r.standing(k.ID, asked)
 	if err = firstError(err, r.newer()); err != nil {
 		return lease.Standing{}, err
 	}
@@ -106,7 +119,9 @@ func (s *Store) heard(ctx context.Context, k *known, c lease.Claim, asked lease.
 	if st.State == lease.Waiting && !r.subscribed {
 		s.inbox.missed(sub)
 	}
-	st = s.learn(k, st, r, sub.id)
+	st = s.learn(k, lines.Answer{
+		Standing: st, Foreign: r.foreign(), Subscribed: r.subscribed, Push: r.push, Subscription: sub.id,
+	})
 	if c.Vote {
 		st.Node = parseNode(r.info)
 		st.Node.Clock = r.now
@@ -121,9 +136,9 @@ func (s *Store) explain(name string, err error) error {
 	switch {
 	case serverCode(err) == "WRONGTYPE":
 		return &otherFormat{key: s.keys.lock(name), err: err}
-	case !s.queueless && refusedCommand(err, "evalsha", "eval"):
+	case !s.book.Queueless && refusedCommand(err, "evalsha", "eval"):
 		return &refusal{"scripts", "grant +eval and +evalsha, or use redisstore.NewPlain (in a URL: ?plain=true), which needs none", err}
-	case s.queueless && refusedCommand(err, transactional...):
+	case s.book.Queueless && refusedCommand(err, transactional...):
 		return &refusal{"transactions", "grant +multi, +exec, +watch and +unwatch, which plain mode cannot do without", err}
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/elapsed"
+	"github.com/redlatch/redlatch/internal/lines"
 	"github.com/redlatch/redlatch/lease"
 )
 
@@ -16,11 +17,7 @@ import (
 // when the network fails; the first copy can be stuck in a proxy or a socket, and would
 // take the lock for nobody after its claim has long left.
 func (s *Store) Leave(ctx context.Context, name, id string, seal lease.Seal) (lease.Standing, error) {
-	remember := "always" // another process's claim, or one that was left before
-	k, waited := s.forget(name, id)
-	if k != nil && !s.doubts(k) {
-		remember = "absent"
-	}
+	remember, waited := s.forget(name, id)
 	st, err := s.leave(ctx, name, id, "", remember, seal)
 	if err == nil {
 		s.leftHere(name, waited, &st)
@@ -43,11 +40,14 @@ func (s *Store) noteSeal(ctx context.Context, name string, st lease.Standing, l 
 	})
 }
 
-func (s *Store) doubts(k *known) bool {
+// forget strikes the claim out, and says whether it stood in its line and what its leave is
+// to write.
+func (s *Store) forget(name, id string) (remember string, waited bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	return k.doubt
+	k, waited := s.book.Forget(name, id, elapsed.Now())
+	return lines.Remember(k), waited
 }
 
 // giveBack leaves a lock that was handed to a claim which nobody waits for.
@@ -78,7 +78,7 @@ func (s *Store) leave(ctx context.Context, name, id, ticket, remember string, se
 		}
 		if !r.push {
 			s.mu.Lock()
-			s.lookIn(name, pollTime())
+			s.book.LookIn(name, s.book.PollTime(), elapsed.Now())
 			s.mu.Unlock()
 		}
 		if !r.more {

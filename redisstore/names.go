@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redlatch/redlatch/internal/elapsed"
 	"github.com/redlatch/redlatch/lease"
 )
 
@@ -159,11 +160,7 @@ func (s *Store) prune() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	for _, k := range s.claims {
-		if k.held && s.longOver(k) {
-			s.strike(k)
-		}
-	}
+	s.book.Prune(elapsed.Now())
 }
 
 // Names implements [driver.Store].

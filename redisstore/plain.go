@@ -5,6 +5,7 @@ import (
 
 	"github.com/redlatch/redlatch/driver"
 	"github.com/redlatch/redlatch/internal/elapsed"
+	"github.com/redlatch/redlatch/internal/lines"
 	"github.com/redlatch/redlatch/lease"
 )
 
@@ -57,7 +58,7 @@ func NewPlain(client redis.UniversalClient, o Options) (*Plain, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.moves, s.queueless = transactions{client}, true
+	s.moves, s.book.Queueless = transactions{client}, true
 	return &Plain{s}, nil
 }
 
@@ -70,34 +71,23 @@ func (p *Plain) Features() driver.Features {
 
 // waitHere gives a claim that may wait a place in the line of this process, where the
 // server has no queue: r says busy then, and now waiting; or full.
-func (s *Store) waitHere(k *known, c lease.Claim, r *reply) {
-	if !s.queueless || r.state != "busy" || c.NoWait {
+func (s *Store) waitHere(k *lines.Claim, c lease.Claim, r *reply) {
+	if !s.book.Queueless || r.state != "busy" || c.NoWait {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if k.gone {
+	if k.Gone || !k.Stands() && c.OnSeal == lease.SealFail && r.sealText != "" {
 		return
 	}
-	if k.w == nil {
-		k.w = newWaiting(c)
-	}
-	if k.w.queued == 0 {
-		l := s.lines[k.name]
-		switch {
-		case c.OnSeal == lease.SealFail && r.sealText != "":
-			return
-		case c.MaxWaiters > 0 && l != nil && len(l.waiting) >= c.MaxWaiters:
-			r.state = "full"
-			return
-		}
-		s.arrivals++
-		s.queue(k, s.arrivals)
+	ahead, full := s.book.Arrive(k, c)
+	if full {
+		r.state = "full"
+		return
 	}
 	r.state = "waiting"
-	place, _ := s.lines[k.name].find(k.w.queued)
-	if r.ahead = place; r.taken {
+	if r.ahead = ahead; r.taken {
 		r.ahead++
 	}
 }
@@ -105,25 +95,16 @@ func (s *Store) waitHere(k *known, c lease.Claim, r *reply) {
 // leftHere makes the answer to a leave say what only this process knows: that the claim
 // waited. And whoever waits here can have the lock that was released.
 func (s *Store) leftHere(name string, waited bool, st *lease.Standing) {
-	if !s.queueless {
+	if !s.book.Queueless {
 		return
 	}
 	if waited && st.State == lease.Gone {
 		st.State = lease.Waiting
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if st.State == lease.Held {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 
-	if l := s.lines[name]; l != nil && st.State == lease.Held {
-		l.due = elapsed.Now()
-		l.rouse()
+		s.book.Released(name, elapsed.Now())
 	}
-}
-
-// shareSeal lets all who wait here know of a seal that one of them has found.
-func (s *Store) shareSeal(k *known, seal lease.Seal) {
-	if !s.queueless || !seal.Closed() {
-		return
-	}
-	s.tellSealed(s.lines[k.name], seal)
 }

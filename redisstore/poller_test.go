@@ -75,7 +75,7 @@ func TestAnAnswerDoesNotPutOffALookThatWasAskedForMeanwhile(t *testing.T) {
 	holder, c := claim(30*time.Second), claim(30*time.Second)
 	join(t, a, "n", holder, lease.Held)
 	join(t, b, "n", c, lease.Waiting)
-	k, sub := b.claims[place{"n", c.ID}], b.inbox.subscription()
+	k, sub := b.book.Claim("n", c.ID), b.inbox.subscription()
 	asked, r, err := b.sendJoin(t.Context(), k, c, sub)
 	if err != nil {
 		t.Fatal(err)

@@ -64,22 +64,6 @@ func (s *Store) renewed(ref driver.Ref, r reply, asked lease.Instant) driver.Out
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	k := s.claims[place{ref.Name, ref.Token.ID}]
-	if k == nil && st.State == lease.Held {
-		// Another process's hold that goes on here. Its joins are not known to this one.
-		k = &known{name: ref.Name, id: ref.Token.ID, held: true, ticket: ref.Token.Ticket, doubt: true}
-		s.claims[place{k.name, k.id}] = k
-		s.index.add(k.name)
-	}
-	if k == nil || !k.held || k.ticket != ref.Token.Ticket {
-		return driver.Outcome{Standing: st}
-	}
-	switch st.State {
-	case lease.Held:
-		k.until = max(k.until, asked.Add(st.Lease))
-		s.lookIn(k.name, st.Lease)
-	case lease.Gone:
-		s.strike(k)
-	}
+	s.book.Renewed(ref.Name, ref.Token, st, asked, elapsed.Now())
 	return driver.Outcome{Standing: st}
 }

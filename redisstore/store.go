@@ -34,6 +34,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/driver"
+	"github.com/redlatch/redlatch/internal/lines"
 	"github.com/redlatch/redlatch/lease"
 )
 
@@ -59,9 +60,6 @@ type Options struct {
 // holder takes 1 % and 2 ms off.
 const minTTL = 10 * time.Millisecond
 
-// grantTime is the longest lease of a lock that is handed over; GRANT in prelude.lua.
-const grantTime = 5 * time.Second
-
 // Store is a [driver.Store] on one Redis server.
 type Store struct {
 	driver.Notices
@@ -78,19 +76,12 @@ type Store struct {
 	work  sync.WaitGroup
 	quit  chan struct{}
 
-	// queueless: the server keeps no queue for this Store (see Plain), and its lines are in
-	// the order of arrivals.
-	queueless bool
-
 	durability durability
 
-	mu      sync.Mutex
-	closed  bool
-	claims  map[place]*known
-	lines   map[string]*line
-	waiters int // claims in lines
-
-	arrivals uint64 // claims that have got a place in a line, where tickets do not say which
+	mu     sync.Mutex
+	closed bool
+	book   lines.Book
+	bells  map[*lines.Claim]chan struct{} // of those who sleep in Wait: closed when they shall look again
 
 	index index
 }
@@ -135,8 +126,9 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	}
 	s := &Store{
 		client: client, moves: scripts{client}, keys: keys, opts: o, process: rand.Text(), once: sentOnce(client),
-		quit: make(chan struct{}), claims: make(map[place]*known), lines: make(map[string]*line),
+		quit: make(chan struct{}), bells: make(map[*lines.Claim]chan struct{}),
 	}
+	s.book = lines.Book{Wake: s.ring, Began: s.index.add, Ended: s.index.remove}
 	s.lifeline.shared = client
 	s.inbox.init(s)
 	s.index.init(s)

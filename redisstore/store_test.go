@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/driver"
+	"github.com/redlatch/redlatch/internal/lines"
 	"github.com/redlatch/redlatch/internal/servertest"
 	"github.com/redlatch/redlatch/lease"
 )
@@ -123,7 +124,7 @@ func TestAReleaseHandsTheLockOver(t *testing.T) {
 		t.Errorf("left: %+v", got)
 	}
 	got := await(t, b, "n", second, st, lease.Held)
-	if got.Ticket != st.Ticket || got.Lease != grantTime || got.Asked != st.Asked {
+	if got.Ticket != st.Ticket || got.Lease != lines.Grant || got.Asked != st.Asked {
 		t.Errorf("handed over: %+v, was %+v", got, st)
 	}
 	if took := time.Since(began); took > time.Second {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/elapsed"
+	"github.com/redlatch/redlatch/internal/lines"
 	"github.com/redlatch/redlatch/lease"
 )
 
@@ -13,12 +14,12 @@ import (
 // name does it for all of this process.
 func (s *Store) Wait(ctx context.Context, name, id string, rev uint64) (lease.Standing, error) {
 	s.mu.Lock()
-	k := s.claims[place{name, id}]
-	if k == nil || k.w == nil {
+	k := s.book.Claim(name, id)
+	if k == nil || k.W == nil {
 		s.mu.Unlock()
 		return s.look(ctx, name, id)
 	}
-	k.w.waits++
+	s.book.Sleeps(k)
 	s.mu.Unlock()
 	defer s.endWait(k)
 
@@ -47,55 +48,49 @@ func (s *Store) Wait(ctx context.Context, name, id string, rev uint64) (lease.St
 
 // check returns where the claim stands, when it must look for itself, and what is
 // closed when either changes.
-func (s *Store) check(k *known) (lease.Standing, lease.Instant, <-chan struct{}) {
+func (s *Store) check(k *lines.Claim) (lease.Standing, lease.Instant, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	w := k.w
-	if k.gone {
-		return lease.Standing{State: lease.Gone, Rev: w.last.Rev + 1}, lease.Never, w.changed
+	st, due := s.book.Check(k)
+	bell := s.bells[k]
+	if bell == nil {
+		bell = make(chan struct{})
+		s.bells[k] = bell
 	}
-	if k.held {
-		return w.last, lease.Never, w.changed
-	}
-	due := w.look
-	if w.last.Rev == 0 {
-		due = 0 // no join of it was answered
-	}
-	if l := s.lines[k.name]; l != nil && l.first() == k {
-		due = min(due, l.due)
-	}
-	return w.last, due, w.changed
+	return st, due, bell
 }
 
-// poke asks where the claim stands. The same call hands the lock to the next one in
-// line if it is free, repairs whatever was lost, and takes a new place if the old one
-// is gone.
-func (s *Store) poke(ctx context.Context, k *known) error {
-	s.mu.Lock()
-	c := k.w.claim
-	// Whatever comes of it, the next one is not at once.
-	k.w.look = s.nextLook()
-	if l := s.lines[k.name]; l != nil {
-		l.due = max(l.due, elapsed.Now().Add(pollTime()))
+// ring wakes all who sleep in Wait for the claim. Called with mu.
+func (s *Store) ring(k *lines.Claim) {
+	if bell := s.bells[k]; bell != nil {
+		close(bell)
+		delete(s.bells, k)
 	}
+}
+
+// poke asks where the claim stands.
+func (s *Store) poke(ctx context.Context, k *lines.Claim) error {
+	s.mu.Lock()
+	c := k.W.Claim
+	s.book.Looks(k, elapsed.Now())
 	s.mu.Unlock()
 	_, err := s.ask(ctx, k, c)
 	if err != nil {
 		s.mu.Lock()
-		k.w.look = min(k.w.look, elapsed.Now().Add(pollTime()))
+		s.book.Missed(k, elapsed.Now())
 		s.mu.Unlock()
 	}
 	return err
 }
 
-func (s *Store) endWait(k *known) {
+func (s *Store) endWait(k *lines.Claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	k.w.waits--
-	if l := s.lines[k.name]; l != nil {
-		l.rouse()
+	s.book.Wakes(k)
+	if k.W.Waits == 0 {
+		delete(s.bells, k)
 	}
 }
 
@@ -103,7 +98,7 @@ func (s *Store) endWait(k *known) {
 // cannot be told of changes, so its caller gets what there is, and not too often.
 func (s *Store) look(ctx context.Context, name, id string) (lease.Standing, error) {
 	select {
-	case <-time.After(pollTime()):
+	case <-time.After(s.book.PollTime()):
 	case <-ctx.Done():
 		return lease.Standing{}, fault(ctx.Err())
 	}

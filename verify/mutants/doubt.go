@@ -90,7 +90,7 @@ var doubtMutants = []Mutant{
 	},
 	{
 		Name: "no poke when the holder's lease runs out", Rule: "6.9",
-		File: "redisstore/claims.go", Old: "		l.due = elapsed.Now().Add(d + jitter(2*time.Millisecond, 5*time.Millisecond))\n", New: "		l.due = lease.Never\n		_ = d\n",
+		File: "internal/lines/line.go", Old: "		l.due = now.Add(d + b.jitter(2*time.Millisecond, 5*time.Millisecond))\n", New: "		l.due = lease.Never\n		_ = d\n",
 		Dir: "redisstore", Run: "TestALostMessage|TestAHolderThatDies",
 	},
 }

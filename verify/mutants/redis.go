@@ -40,7 +40,7 @@ var redisMutants = []Mutant{
 	},
 	{
 		Name: "a claim in doubt leaves no stone", Rule: "6.5",
-		File: "redisstore/leave.go", Old: "if k != nil && !s.doubts(k) {", New: "if k != nil {",
+		File: "internal/lines/book.go", Old: "if k != nil && !k.Doubt {", New: "if k != nil {",
 		Dir: "redisstore", Run: "TestACopyOfAJoin",
 	},
 	{
@@ -101,17 +101,17 @@ var redisMutants = []Mutant{
 	},
 	{
 		Name: "a grant counts from any server", Rule: "7 subscription",
-		File: "redisstore/claims.go", Old: "case w.grant.ticket == k.ticket && w.grant.subscription == w.dated:", New: "case w.grant.ticket == k.ticket:",
+		File: "internal/lines/book.go", Old: "case w.Grant.Ticket == k.Ticket && w.Grant.Subscription == w.Dated:", New: "case w.Grant.Ticket == k.Ticket:",
 		Dir: "redisstore", Run: "TestAGrantByAnotherServer",
 	},
 	{
 		Name: "a grant counts with any ticket", Rule: "7 grant",
-		File: "redisstore/claims.go", Old: "case w.grant.ticket < k.ticket || w.grant.ticket == 0:\n	case w.grant.ticket == k.ticket &&", New: "case w.grant.ticket == 0:\n	case",
+		File: "internal/lines/book.go", Old: "case w.Grant.Ticket < k.Ticket || w.Grant.Ticket == 0:\n	case w.Grant.Ticket == k.Ticket &&", New: "case w.Grant.Ticket == 0:\n	case",
 		Dir: "redisstore", Run: "TestAGrantThatWasStuck",
 	},
 	{
 		Name: "a grant is dated from its receipt", Rule: "7 grant",
-		File: "redisstore/claims.go", Old: "		st.State, st.Lease, st.Ahead,", New: "		st.Asked = w.grant.at\n		st.State, st.Lease, st.Ahead,",
+		File: "internal/lines/book.go", Old: "		st.State, st.Lease, st.Ahead,", New: "		st.Asked = w.Grant.At\n		st.State, st.Lease, st.Ahead,",
 		Dir: "redisstore", Run: "TestAReleaseHands|TestConformance|TestAGrantThatComesBefore|TestHandOvers",
 	},
 	{
@@ -171,7 +171,7 @@ var redisMutants = []Mutant{
 	},
 	{
 		Name: "nobody looks after a foreign holder", Rule: "7 nets",
-		File: "redisstore/claims.go", Old: "	case r.foreign():", New: "	case false:",
+		File: "internal/lines/line.go", Old: "	case a.Foreign:", New: "	case false:",
 		Dir: "redisstore", Run: "TestForeignHolders|TestAForeignHolder",
 	},
 	{
@@ -181,7 +181,7 @@ var redisMutants = []Mutant{
 	},
 	{
 		Name: "who finds the lock free with its place lost wakes nobody", Rule: "7 nets",
-		File: "redisstore/claims.go", Old: "if l := s.lines[k.name]; again && l != nil {", New: "if l := s.lines[k.name]; false && l != nil {",
+		File: "internal/lines/book.go", Old: "if l := b.lines[k.Name]; again && l != nil {", New: "if l := b.lines[k.Name]; false && l != nil {",
 		Dir: "redisstore", Run: "TestAQueueThatWasLost",
 	},
 	{
