@@ -19,13 +19,9 @@ const callTimeout = 5 * time.Second
 // want to wait still wants an answer.
 const firstTry = time.Second
 
-// sentOnce is shorter than any client library waits before it sends a call again.
-const sentOnce = 5 * time.Millisecond
-
 var errMaxWait = errors.New("MaxWait is over")
 
-// attempt is one acquire on its way. However often it asks, it asks under one claim
-// ID, so that a lost reply costs nothing and one leave undoes all of it.
+// attempt is one acquire on its way.
 type attempt struct {
 	l     *Locker
 	o     Options
@@ -36,17 +32,10 @@ type attempt struct {
 
 	first  context.Context // of the first call: MaxWait bounds waiting, and that is not waiting yet
 	began  lease.Instant
-	sent   lease.Instant // when the last join was sent
-	looks  int
-	joined bool // the last look was a join: its answer is as fresh as it can be
-	last   lease.Standing
+	ask    lease.Ask
 	silent error // why there has been no answer since last
 	told   bool  // the observer knows that we wait
 	kept   *kept // a waiting claim that must be renewed
-
-	// refused: the store has said that it keeps nothing of the claim, and so quickly
-	// that no client library underneath can have sent it twice.
-	refused bool
 }
 
 func (l *Locker) lock(ctx context.Context, op, name string, o Options) (_ *Held, err error) {
@@ -75,6 +64,7 @@ func (l *Locker) lock(ctx context.Context, op, name string, o Options) (_ *Held,
 		ID: lease.NewID(), Mode: o.mode(), Slots: o.Slots, Need: o.Weight, Owner: l.owner(o), TTL: o.TTL,
 		NoWait: op == "try", OnSeal: o.OnSeal, MaxWaiters: l.cfg.MaxWaiters,
 	}
+	a.ask = lease.Ask{Terms: a.terms(), Confirm: o.Confirm}
 	if err := errors.Join(a.claim.Check(), a.claim.Owner.CheckSize()); err != nil {
 		return nil, &kinded{ErrInvalid, err}
 	}
@@ -128,8 +118,8 @@ func (a *attempt) run(caller context.Context) (*Held, error) {
 
 	held, err := a.get(ctx)
 	a.l.keeping.drop(a.kept)
-	if err != nil && a.sent != 0 && !a.refused {
-		a.l.leavings.add(a.name, a.claim.ID, a.sent.Add(a.claim.TTL+lease.Drift(a.claim.TTL)))
+	if until, owes := a.ask.Owes(a.claim.TTL); err != nil && owes {
+		a.l.leavings.add(a.name, a.claim.ID, until)
 	}
 	if a.told {
 		a.l.cfg.Observer.waited(Event{Name: a.shown, Waited: a.waited(), Err: err})
@@ -146,8 +136,9 @@ func (a *attempt) waited() time.Duration { return elapsed.Now().Sub(a.began) }
 func (a *attempt) get(ctx context.Context) (*Held, error) {
 	for fails := 0; ; {
 		st, err := a.look(ctx)
+		now, verdict := elapsed.Now(), lease.LookAgain
 		if err == nil {
-			a.last = st
+			verdict = a.ask.Answered(st, now)
 		}
 		if ctx.Err() != nil && (err != nil || st.State != lease.Held) {
 			return nil, a.ended(ctx)
@@ -163,22 +154,16 @@ func (a *attempt) get(ctx context.Context) (*Held, error) {
 			continue
 		}
 		fails, a.silent = 0, nil
-		switch st.State {
-		case lease.Held:
-			now := elapsed.Now()
-			enough := a.terms().Sufficient(st.Asked, st.Lease, now)
-			if a.joined && !enough {
-				return nil, a.tooSlow(now.Sub(st.Asked))
-			}
-			if !a.joined && (!enough || a.o.Confirm) {
-				a.last.State = lease.Gone // so that the next look joins: it confirms the grant, or queues again
-				continue
-			}
+		switch verdict {
+		case lease.Holds:
 			return a.l.hold(a, st), nil
-		case lease.Busy:
-			a.refused = a.looks == 1 && elapsed.Now().Sub(a.sent) < sentOnce
+		case lease.LookAgain:
+			continue
+		case lease.TooLate:
+			return nil, a.tooSlow(now.Sub(st.Asked))
+		case lease.Refused:
 			return nil, a.taken(nil)
-		case lease.Left:
+		case lease.Overtaken:
 			return nil, fmt.Errorf("the store took this claim for one that has left: %w", ErrUnavailable)
 		}
 		if a.exhausted() || a.o.OnSeal == lease.SealFail && st.Seal.Closed() {
@@ -188,25 +173,21 @@ func (a *attempt) get(ctx context.Context) (*Held, error) {
 	}
 }
 
-// look asks the store where the claim stands: a waiting claim waits for news, any
-// other one joins.
+// look asks the store where the claim stands.
 func (a *attempt) look(ctx context.Context) (lease.Standing, error) {
-	a.looks++
-	a.joined = a.last.State != lease.Waiting
-	if !a.joined {
-		return a.l.store.Wait(ctx, a.name, a.claim.ID, a.last.Rev)
+	if !a.ask.Look(elapsed.Now()) {
+		return a.l.store.Wait(ctx, a.name, a.claim.ID, a.ask.Last.Rev)
 	}
 	patience := callTimeout
-	if a.looks == 1 && a.o.MaxWait > 0 {
+	if a.ask.Looks == 1 && a.o.MaxWait > 0 {
 		ctx, patience = a.first, min(max(a.o.MaxWait, firstTry), callTimeout)
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	a.sent = elapsed.Now()
 	return a.l.store.Join(ctx, a.name, a.claim)
 }
 
-func (a *attempt) exhausted() bool { return a.o.MaxAttempts > 0 && a.looks >= a.o.MaxAttempts }
+func (a *attempt) exhausted() bool { return a.o.MaxAttempts > 0 && a.ask.Looks >= a.o.MaxAttempts }
 
 // wait is told that the claim has to.
 func (a *attempt) wait(st lease.Standing) {
@@ -235,7 +216,7 @@ func (a *attempt) ended(ctx context.Context) error {
 		return cause
 	case a.silent != nil:
 		return joinCause(a.silent, cause)
-	case a.last.State != lease.Gone:
+	case a.ask.Last.State != lease.Gone:
 		return a.taken(cause)
 	case errors.Is(cause, errMaxWait), errors.Is(cause, context.DeadlineExceeded):
 		return &kinded{ErrUnavailable, fmt.Errorf("no answer within %v: %w", a.waited().Round(time.Millisecond), cause)}
@@ -248,10 +229,10 @@ func (a *attempt) taken(cause error) error {
 	if errors.Is(cause, errMaxWait) {
 		cause = nil
 	}
-	if a.last.Seal.Closed() && a.last.Holder == nil {
-		return joinCause(&SealedError{Seal: a.last.Seal}, cause)
+	if a.ask.Last.Seal.Closed() && a.ask.Last.Holder == nil {
+		return joinCause(&SealedError{Seal: a.ask.Last.Seal}, cause)
 	}
-	held := &HeldError{Holder: a.last.Holder, Left: a.last.Left, Ahead: a.last.Ahead, Cause: cause}
+	held := &HeldError{Holder: a.ask.Last.Holder, Left: a.ask.Last.Left, Ahead: a.ask.Last.Ahead, Cause: cause}
 	if a.told {
 		held.Waited = a.waited()
 	}

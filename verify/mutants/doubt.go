@@ -15,7 +15,7 @@ var doubtMutants = []Mutant{
 	},
 	{
 		Name: "a failed acquire leaves its claim behind", Rule: "6.5",
-		File: "acquire.go", Old: "if err != nil && a.sent != 0 && !a.refused {", New: "if false {",
+		File: "acquire.go", Old: "; err != nil && owes {", New: "; false && owes {",
 		Dir: ".", Run: "TestRule5",
 	},
 	{

@@ -116,7 +116,7 @@ var redisMutants = []Mutant{
 	},
 	{
 		Name: "an old grant is not confirmed", Rule: "7 grant",
-		File: "acquire.go", Old: "if !a.joined && (!enough || a.o.Confirm) {", New: "if false {",
+		File: "lease/ask.go", Old: "case !a.joined && (!enough || a.Confirm):", New: "case false:",
 		Dir: ".", Run: "TestAGrantThatIsOld",
 	},
 	{

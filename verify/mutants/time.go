@@ -19,7 +19,7 @@ var timeMutants = []Mutant{
 	},
 	{
 		Name: "an answer that comes too late is a lock", Rule: "6.1",
-		File: "acquire.go", Old: "if a.joined && !enough {", New: "if false && !enough {",
+		File: "lease/ask.go", Old: "case a.joined && !enough:", New: "case false && !enough:",
 		Dir: ".", Run: "TestRule1",
 	},
 	{
