@@ -28,7 +28,7 @@ var layers = map[string][]string{
 	"redisstore":          {"lease", "driver", "internal/elapsed", "internal/lines"},
 	"internal/elapsed":    {"lease"},
 	"internal/lines":      {"lease"},
-	"internal/redismodel": {"lease"},
+	"internal/redismodel": {},
 	"internal/sim/...":    {"lease", "internal/lines", "internal/redismodel"},
 	"internal/servertest": {},
 	"internal/relay":      {},
