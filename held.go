@@ -285,7 +285,7 @@ func (h *hold) leaveStore(held time.Duration) error {
 func (h *hold) leaveOnce(ctx context.Context, seal lease.Seal) (lease.Standing, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
-	return h.l.store.Leave(ctx, h.name, h.token.ID, seal)
+	return h.l.store.Leave(ctx, h.name, h.token.ID, 0, seal)
 }
 
 // judge says what it means that a claim was found like that when it left. "Not there"

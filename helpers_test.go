@@ -92,9 +92,9 @@ func (m *meddler) Renew(ctx context.Context, refs []driver.Ref) (outs []driver.O
 	return outs
 }
 
-func (m *meddler) Leave(ctx context.Context, name, id string, s lease.Seal) (st lease.Standing, err error) {
+func (m *meddler) Leave(ctx context.Context, name, id string, ticket uint64, s lease.Seal) (st lease.Standing, err error) {
 	m.leaves.Add(1)
-	if lost := m.meddle(ctx, "leave", func() { st, err = m.Store.Leave(ctx, name, id, s) }); lost != nil {
+	if lost := m.meddle(ctx, "leave", func() { st, err = m.Store.Leave(ctx, name, id, ticket, s) }); lost != nil {
 		return lease.Standing{}, lost
 	}
 	return st, err

@@ -119,7 +119,7 @@ func (l *Locker) breakHold(ctx context.Context, name string, o BreakOptions) (Br
 	seal := breakSeal(e, o, q.Now)
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	st, err := l.store.Leave(ctx, full, e.ID, seal)
+	st, err := l.store.Leave(ctx, full, e.ID, 0, seal)
 	switch {
 	case err != nil:
 		return Broken{}, storeError(err)
@@ -142,7 +142,7 @@ func (l *Locker) breakSealed(ctx context.Context, name string, seal lease.Seal) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if _, err := l.store.Leave(ctx, full, seal.Victim, lease.Seal{}); err != nil {
+	if _, err := l.store.Leave(ctx, full, seal.Victim, 0, lease.Seal{}); err != nil {
 		return Broken{}, storeError(err)
 	}
 	return Broken{Entry: lease.Entry{Claim: lease.Claim{ID: seal.Victim}}, Left: seal.For}, nil
@@ -221,7 +221,7 @@ func (l *Locker) reopen(ctx context.Context, name, by string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if _, err := l.store.Leave(ctx, full, seal.Victim, lease.Seal{}); err != nil {
+	if _, err := l.store.Leave(ctx, full, seal.Victim, 0, lease.Seal{}); err != nil {
 		return storeError(err)
 	}
 	return nil
@@ -311,7 +311,7 @@ func (l *Locker) releaseToken(ctx context.Context, name, text string) error {
 	defer l.busy.Done()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	st, err := l.store.Leave(ctx, full, token.ID, lease.Seal{})
+	st, err := l.store.Leave(ctx, full, token.ID, 0, lease.Seal{})
 	switch {
 	case err != nil:
 		return storeError(err)

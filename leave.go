@@ -92,7 +92,7 @@ func (l *leavings) run() {
 func (l *leavings) try(e *leaving) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
-	_, err := l.store.Leave(ctx, e.name, e.id, e.seal())
+	_, err := l.store.Leave(ctx, e.name, e.id, 0, e.seal())
 	if e.fails == 0 {
 		close(e.tried)
 	}

@@ -559,7 +559,7 @@ func TestLockAllEndsWhenOneIsLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := m.Store.Leave(t.Context(), "b", tokenOf(t, all.Each()[1]).ID, lease.Seal{}); err != nil {
+		if _, err := m.Store.Leave(t.Context(), "b", tokenOf(t, all.Each()[1]).ID, 0, lease.Seal{}); err != nil {
 			t.Fatal(err)
 		}
 		<-all.Context().Done()

@@ -409,7 +409,7 @@ func TestRule5AReleaseThatFindsSomebodyElseIsALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, m := pair(t)
 		held := mustLock(t, a, "x", redlatch.Options{TTL: time.Minute})
-		if _, err := m.Store.Leave(t.Context(), "x", tokenOf(t, held).ID, lease.Seal{}); err != nil {
+		if _, err := m.Store.Leave(t.Context(), "x", tokenOf(t, held).ID, 0, lease.Seal{}); err != nil {
 			t.Fatal(err)
 		}
 		other := mustLock(t, b, "x", redlatch.Options{})
@@ -430,7 +430,7 @@ func TestRule5AReleaseThatFindsNothingAtFirstSightIsALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, m := pair(t)
 		held := mustLock(t, a, "x", redlatch.Options{TTL: time.Minute})
-		if _, err := m.Store.Leave(t.Context(), "x", tokenOf(t, held).ID, lease.Seal{}); err != nil {
+		if _, err := m.Store.Leave(t.Context(), "x", tokenOf(t, held).ID, 0, lease.Seal{}); err != nil {
 			t.Fatal(err)
 		}
 		mustUnlock(t, mustLock(t, b, "x", redlatch.Options{}))
@@ -438,7 +438,7 @@ func TestRule5AReleaseThatFindsNothingAtFirstSightIsALoss(t *testing.T) {
 		mustBe(t, held.Unlock(), redlatch.ErrNotHeld)
 
 		err := a.Do(t.Context(), "x", redlatch.Options{}, func(_ context.Context, held *redlatch.Held) error {
-			_, err := m.Store.Leave(t.Context(), "x", tokenOf(t, held).ID, lease.Seal{})
+			_, err := m.Store.Leave(t.Context(), "x", tokenOf(t, held).ID, 0, lease.Seal{})
 			return err
 		})
 		mustBe(t, err, redlatch.ErrLost)
@@ -592,7 +592,7 @@ func TestRule8ARenewalNeverBringsBackALostHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, m := pair(t)
 		held := mustLock(t, a, "x", redlatch.Options{TTL: ttl})
-		if _, err := m.Store.Leave(t.Context(), "x", tokenOf(t, held).ID, lease.Seal{}); err != nil { // as an eviction does
+		if _, err := m.Store.Leave(t.Context(), "x", tokenOf(t, held).ID, 0, lease.Seal{}); err != nil { // as an eviction does
 			t.Fatal(err)
 		}
 		if loss := lostWhy(t, held); loss.Why != lease.Vanished {
@@ -668,7 +668,7 @@ func TestRule10WhoeverIsToldLostIsToldWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, m := pair(t)
 		held := mustLock(t, a, "taken", redlatch.Options{TTL: ttl})
-		if _, err := m.Store.Leave(t.Context(), "taken", tokenOf(t, held).ID, lease.Seal{}); err != nil {
+		if _, err := m.Store.Leave(t.Context(), "taken", tokenOf(t, held).ID, 0, lease.Seal{}); err != nil {
 			t.Fatal(err)
 		}
 		other := mustLock(t, b, "taken", redlatch.Options{})

@@ -51,7 +51,11 @@ type Store interface {
 	// here, and if it had not joined yet, its late join finds that out. A seal of a
 	// held claim closes the name in the same step. The answer is where the claim stood
 	// before; lease.Gone is not an error.
-	Leave(ctx context.Context, name, id string, s lease.Seal) (lease.Standing, error)
+	//
+	// A ticket other than 0 means only the hold with that ticket: anything else stays as
+	// it is, and nothing is remembered, so that a late copy of the call does no harm to a
+	// claim that has left and joined again.
+	Leave(ctx context.Context, name, id string, ticket uint64, s lease.Seal) (lease.Standing, error)
 
 	// Wait returns when the claim's standing may have changed since the standing that
 	// had this Rev: granted, gone, sealed, or about to be worth another look. It may

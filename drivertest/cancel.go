@@ -13,6 +13,7 @@ var cancelSubjects = []subject{
 	{file: "cancel", says: "leaving twice is leaving once", play: leaveTwice},
 	{file: "cancel", says: "leaving without having joined disturbs nobody", play: leaveOfStranger},
 	{file: "cancel", says: "a join after the leave is late or new, never the old claim", play: joinAfterLeave},
+	{file: "cancel", says: "a leave with a ticket is that hold's alone", play: leaveWithTicket},
 	{file: "cancel", says: "giving up in the moment of the grant leaves nothing behind", play: giveUpAtGrant},
 }
 
@@ -94,6 +95,36 @@ func joinAfterLeave(w *world) {
 	case st.State != lease.Held || st.Ticket <= held.Ticket:
 		w.Errorf("left with ticket %d; joined again it is %v with ticket %d", held.Ticket, st.State, st.Ticket)
 	}
+}
+
+// leaveWithTicket: a late copy of such a leave must find nothing to harm, and what it does
+// not find it must not remember.
+func leaveWithTicket(w *world) {
+	a, b := w.process(), w.process()
+	leave := func(p *process, c lease.Claim, ticket uint64, want lease.State) {
+		w.Helper()
+		ctx, cancel := p.call()
+		defer cancel()
+		st, err := p.Leave(ctx, w.name(), c.ID, ticket, lease.Seal{})
+		if err != nil || st.State != want {
+			w.Fatalf("a leave with ticket %d: %v, error %v, want %v; %s", ticket, st.State, err, want, p.picture(w.name()))
+		}
+	}
+	mine, other := w.claim(), w.claim()
+	leave(a, mine, 1<<40, lease.Gone)
+	st := a.holds(w.name(), mine)
+	leave(a, mine, st.Ticket-1, lease.Gone)
+	leave(b, mine, st.Ticket+1, lease.Gone)
+	a.finds(w.name(), claims(mine), nil)
+	queued := b.queues(w.name(), other)
+	leave(b, other, max(queued.Ticket, 1), lease.Gone)
+	b.finds(w.name(), claims(mine), claims(other))
+
+	leave(b, mine, st.Ticket, lease.Held)
+	got := b.granted(w.name(), other, queued)
+	leave(a, mine, st.Ticket, lease.Gone)
+	leave(b, other, got.Ticket, lease.Held)
+	a.finds(w.name(), nil, nil)
 }
 
 func giveUpAtGrant(w *world) {

@@ -98,7 +98,7 @@ type breaks struct {
 	name  func(name string) string
 	join  func(q *lease.Queue, c lease.Claim, now time.Time) (lease.Standing, error)
 	renew func(q *lease.Queue, r driver.Ref, now time.Time) lease.Standing
-	leave func(q *lease.Queue, id string, s lease.Seal, now time.Time) lease.Standing
+	leave func(q *lease.Queue, id string, ticket uint64, s lease.Seal, now time.Time) lease.Standing
 	look  func(q *lease.Queue, now time.Time) // before each move
 	after func(q *lease.Queue, st *lease.Standing)
 	wait  func(ctx context.Context, changed bool) bool // reports whether to answer
@@ -195,7 +195,7 @@ func (s *toy) Renew(ctx context.Context, refs []driver.Ref) []driver.Outcome {
 	return out
 }
 
-func (s *toy) Leave(ctx context.Context, name, id string, seal lease.Seal) (lease.Standing, error) {
+func (s *toy) Leave(ctx context.Context, name, id string, ticket uint64, seal lease.Seal) (lease.Standing, error) {
 	asked := time.Now()
 	if ctx.Err() != nil {
 		return lease.Standing{}, ctx.Err()
@@ -208,7 +208,7 @@ func (s *toy) Leave(ctx context.Context, name, id string, seal lease.Seal) (leas
 	if s.breaks.leave != nil {
 		leave = s.breaks.leave
 	}
-	st := leave(q, id, seal, now)
+	st := leave(q, id, ticket, seal, now)
 	if st.State == lease.Held && seal.By != "" && !s.breaks.mute {
 		s.Tell(driver.Notice{Name: name, ID: id, Seal: seal})
 	}
@@ -333,7 +333,7 @@ func TestABrokenStoreIsFound(t *testing.T) {
 		{"lets those who do not wait steal", "queue", breaks{join: func(q *lease.Queue, c lease.Claim, now time.Time) (lease.Standing, error) {
 			st, err := q.Join(c, now)
 			if st.State == lease.Busy && c.NoWait && st.Holder != nil {
-				q.Leave(st.Holder.ID, lease.Seal{}, now)
+				q.Leave(st.Holder.ID, 0, lease.Seal{}, now)
 				q.Claims = nil
 				return q.Join(c, now)
 			}
@@ -473,40 +473,40 @@ func TestABrokenStoreIsFound(t *testing.T) {
 			return st, err
 		}}},
 		{"does not know the ticket before", "fence", breaks{after: func(_ *lease.Queue, st *lease.Standing) { st.Prev = 0 }}},
-		{"does not seal", "seal", breaks{leave: func(q *lease.Queue, id string, _ lease.Seal, now time.Time) lease.Standing {
-			return q.Leave(id, lease.Seal{}, now)
+		{"does not seal", "seal", breaks{leave: func(q *lease.Queue, id string, ticket uint64, _ lease.Seal, now time.Time) lease.Standing {
+			return q.Leave(id, ticket, lease.Seal{}, now)
 		}}},
-		{"seals for anybody", "seal", breaks{leave: func(q *lease.Queue, id string, s lease.Seal, now time.Time) lease.Standing {
-			st := q.Leave(id, s, now)
+		{"seals for anybody", "seal", breaks{leave: func(q *lease.Queue, id string, ticket uint64, s lease.Seal, now time.Time) lease.Standing {
+			st := q.Leave(id, ticket, s, now)
 			if s.Closed() && !q.Seal().Closed() && s.Victim == "" {
 				q.SetSeal(s)
 			}
 			return st
 		}}},
-		{"lifts a seal with any leave", "seal", breaks{leave: func(q *lease.Queue, id string, s lease.Seal, now time.Time) lease.Standing {
+		{"lifts a seal with any leave", "seal", breaks{leave: func(q *lease.Queue, id string, ticket uint64, s lease.Seal, now time.Time) lease.Standing {
 			if st := q.Standing(id, now); st.State == lease.Gone && s.Victim == "" {
 				q.SetSeal(lease.Seal{})
 			}
-			return q.Leave(id, s, now)
+			return q.Leave(id, ticket, s, now)
 		}}},
-		{"breaks without a seal", "seal", breaks{leave: func(q *lease.Queue, id string, s lease.Seal, now time.Time) lease.Standing {
+		{"breaks without a seal", "seal", breaks{leave: func(q *lease.Queue, id string, ticket uint64, s lease.Seal, now time.Time) lease.Standing {
 			if s.Victim != "" {
 				s = lease.Seal{}
 			}
-			return q.Leave(id, s, now)
+			return q.Leave(id, ticket, s, now)
 		}}},
 		{"does not tell the victim", "seal", breaks{mute: true}},
-		{"closes the name of a break that is not to wait", "seal", breaks{leave: func(q *lease.Queue, id string, s lease.Seal, now time.Time) lease.Standing {
+		{"closes the name of a break that is not to wait", "seal", breaks{leave: func(q *lease.Queue, id string, ticket uint64, s lease.Seal, now time.Time) lease.Standing {
 			if s.Victim != "" {
 				s.For = 1
 			}
-			return q.Leave(id, s, now)
+			return q.Leave(id, ticket, s, now)
 		}}},
-		{"does not hear the victim", "seal", breaks{leave: func(q *lease.Queue, id string, s lease.Seal, now time.Time) lease.Standing {
+		{"does not hear the victim", "seal", breaks{leave: func(q *lease.Queue, id string, ticket uint64, s lease.Seal, now time.Time) lease.Standing {
 			if q.Advance(now); q.Seal().Victim == id && s.Victim == "" {
 				return lease.Standing{}
 			}
-			return q.Leave(id, s, now)
+			return q.Leave(id, ticket, s, now)
 		}}},
 		{"does not say who broke it", "seal", breaks{after: func(_ *lease.Queue, st *lease.Standing) { st.Seal.By, st.Seal.Reason = "", "" }}},
 		{"loses a seal's value", "seal", breaks{after: func(_ *lease.Queue, st *lease.Standing) {
@@ -517,15 +517,25 @@ func TestABrokenStoreIsFound(t *testing.T) {
 				st.Seal = lease.Seal{}
 			}
 		}}},
-		{"unlocks without comparing", "cancel", breaks{leave: func(q *lease.Queue, id string, s lease.Seal, now time.Time) lease.Standing {
-			st := q.Leave(id, s, now)
+		{"unlocks without comparing", "cancel", breaks{leave: func(q *lease.Queue, id string, ticket uint64, s lease.Seal, now time.Time) lease.Standing {
+			st := q.Leave(id, ticket, s, now)
 			if hs := q.Holders(); st.State == lease.Gone && len(hs) > 0 {
-				q.Leave(hs[0].ID, s, now)
+				q.Leave(hs[0].ID, 0, s, now)
 			}
 			return st
 		}}},
-		{"forgets who has left", "cancel", breaks{leave: func(q *lease.Queue, id string, s lease.Seal, now time.Time) lease.Standing {
-			st := q.Leave(id, s, now)
+		{"leaves with any ticket", "cancel", breaks{leave: func(q *lease.Queue, id string, _ uint64, s lease.Seal, now time.Time) lease.Standing {
+			return q.Leave(id, 0, s, now)
+		}}},
+		{"remembers a leave that was for one ticket", "cancel", breaks{leave: func(q *lease.Queue, id string, ticket uint64, s lease.Seal, now time.Time) lease.Standing {
+			st := q.Leave(id, ticket, s, now)
+			if st.State == lease.Gone {
+				q.Leave(id, 0, s, now)
+			}
+			return st
+		}}},
+		{"forgets who has left", "cancel", breaks{leave: func(q *lease.Queue, id string, ticket uint64, s lease.Seal, now time.Time) lease.Standing {
+			st := q.Leave(id, ticket, s, now)
 			if st.State != lease.Gone {
 				return st
 			}
@@ -534,11 +544,11 @@ func TestABrokenStoreIsFound(t *testing.T) {
 			*q = fresh
 			return st
 		}}},
-		{"keeps a turn that nobody noticed", "cancel", breaks{leave: func(q *lease.Queue, id string, s lease.Seal, now time.Time) lease.Standing {
+		{"keeps a turn that nobody noticed", "cancel", breaks{leave: func(q *lease.Queue, id string, ticket uint64, s lease.Seal, now time.Time) lease.Standing {
 			if st := q.Standing(id, now); st.State == lease.Held && unnoticed[turn{q, st.Ticket}] && len(q.Claims) > 1 {
 				return st
 			}
-			return q.Leave(id, s, now)
+			return q.Leave(id, ticket, s, now)
 		}, after: func(q *lease.Queue, st *lease.Standing) { unnoticed[turn{q, st.Ticket}] = st.State == lease.Waiting }}},
 		{"takes a mutex for a semaphore", "queue", breaks{join: func(q *lease.Queue, c lease.Claim, now time.Time) (lease.Standing, error) {
 			st, err := q.Join(c, now)

@@ -77,7 +77,7 @@ func leaveReplyLost(w *world) {
 	ctx, cancel := a.call()
 	defer cancel()
 	for range 2 {
-		if _, err := a.Leave(ctx, w.name(), mine.ID, lease.Seal{}); !errors.Is(err, ErrLost) {
+		if _, err := a.Leave(ctx, w.name(), mine.ID, 0, lease.Seal{}); !errors.Is(err, ErrLost) {
 			w.Fatalf("the test's own fault did not happen: %v", err)
 		}
 	}
@@ -132,7 +132,7 @@ func (p *process) leavesAtLast(name string, c lease.Claim, s lease.Seal) lease.S
 	p.w.Helper()
 	for range 1000 {
 		ctx, cancel := p.call()
-		st, err := p.Leave(ctx, name, c.ID, s)
+		st, err := p.Leave(ctx, name, c.ID, 0, s)
 		cancel()
 		if err == nil {
 			return st

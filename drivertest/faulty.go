@@ -110,15 +110,15 @@ func (f *Faulty) Renew(ctx context.Context, refs []driver.Ref) []driver.Outcome 
 	return lost
 }
 
-func (f *Faulty) Leave(ctx context.Context, name, id string, s lease.Seal) (lease.Standing, error) {
+func (f *Faulty) Leave(ctx context.Context, name, id string, ticket uint64, s lease.Seal) (lease.Standing, error) {
 	var st lease.Standing
 	var err error
-	again := f.doubts(id, false)
+	again := ticket == 0 && f.doubts(id, false)
 	fault := f.call(ctx, func(ctx context.Context) {
-		st, err = f.Store.Leave(ctx, name, id, s)
+		st, err = f.Store.Leave(ctx, name, id, ticket, s)
 		for found := again; found && err == nil; {
 			var there lease.Standing
-			there, err = f.Store.Leave(ctx, name, id, s)
+			there, err = f.Store.Leave(ctx, name, id, ticket, s)
 			found = there.State == lease.Held || there.State == lease.Waiting
 		}
 	})

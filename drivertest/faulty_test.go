@@ -69,7 +69,7 @@ func TestFaultyLeavesNothingAfterALateJoin(t *testing.T) {
 		if st, err := f.Join(t.Context(), "x", c); st.State != lease.Held {
 			t.Fatalf("%v, error %v (seed %d)", st.State, err, seed)
 		}
-		if st, err := f.Leave(t.Context(), "x", c.ID, lease.Seal{}); st.State != lease.Held || err != nil {
+		if st, err := f.Leave(t.Context(), "x", c.ID, 0, lease.Seal{}); st.State != lease.Held || err != nil {
 			t.Errorf("it left as %v, error %v (seed %d)", st.State, err, seed)
 		}
 		f.Settle()

@@ -264,7 +264,7 @@ func (g *gameTable) leaveEarly() {
 	pl := &player{claim: c, p: g.ps[g.w.rand.IntN(len(g.ps))]}
 	g.note("leave %s before it joins, and join", c.ID[:6])
 	pl.p.leavesAtLast(g.name, c, lease.Seal{})
-	g.model.Leave(c.ID, lease.Seal{}, modelNow)
+	g.model.Leave(c.ID, 0, lease.Seal{}, modelNow)
 	g.settle()
 	if g.join(pl) {
 		g.failf("a claim that has left is let in")
@@ -278,7 +278,7 @@ func (g *gameTable) leave(pl *player, s lease.Seal) {
 	}
 	g.note("leave %s, seal %v", pl.claim.ID[:6], s.Closed())
 	st := p.leavesAtLast(g.name, pl.claim, s)
-	want := g.model.Leave(pl.claim.ID, s, modelNow)
+	want := g.model.Leave(pl.claim.ID, 0, s, modelNow)
 	// Gone: an earlier leave took effect, and its reply was lost.
 	if st.State != want.State && (st.State != lease.Gone || p == g.sure) {
 		g.failf("leave: it was %v, the model says %v", st.State, want.State)
@@ -298,7 +298,7 @@ func (g *gameTable) breakOne(pl *player) {
 	g.note("break %s", pl.claim.ID[:6])
 	s := lease.Seal{For: long, Victim: pl.claim.ID, By: "ops", Reason: "why not"}
 	g.sure.leavesAtLast(g.name, pl.claim, s)
-	g.model.Leave(pl.claim.ID, s, modelNow)
+	g.model.Leave(pl.claim.ID, 0, s, modelNow)
 	g.drop(pl)
 	g.victim = pl
 }
@@ -306,7 +306,7 @@ func (g *gameTable) breakOne(pl *player) {
 func (g *gameTable) answer() {
 	g.note("%s answers that it is broken", g.victim.claim.ID[:6])
 	g.victim.p.leavesAtLast(g.name, g.victim.claim, lease.Seal{})
-	g.model.Leave(g.victim.claim.ID, lease.Seal{}, modelNow)
+	g.model.Leave(g.victim.claim.ID, 0, lease.Seal{}, modelNow)
 	g.victim = nil
 }
 

@@ -68,7 +68,7 @@ func (p *process) seals(name string, c lease.Claim, s lease.Seal) lease.Standing
 	p.w.Helper()
 	ctx, cancel := p.call()
 	defer cancel()
-	st, err := p.Leave(ctx, name, c.ID, s)
+	st, err := p.Leave(ctx, name, c.ID, 0, s)
 	if err != nil {
 		p.w.Fatalf("leave %q: %v", name, err)
 	}

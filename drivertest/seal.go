@@ -286,7 +286,7 @@ func sealRefused(w *world) {
 	a.holds(w.name(), mine)
 	ctx, cancel := a.call()
 	defer cancel()
-	_, err := a.Leave(ctx, w.name(), mine.ID, lease.Seal{For: long})
+	_, err := a.Leave(ctx, w.name(), mine.ID, 0, lease.Seal{For: long})
 	w.refused(err, "leave with a seal")
 	a.finds(w.name(), claims(mine), nil)
 }

@@ -206,7 +206,7 @@ func callsEndWithCtx(w *world) {
 			w.Errorf("renew with a ctx that has ended: no error")
 		}
 	}
-	if _, err := b.Leave(ctx, w.name(), lease.NewID(), lease.Seal{}); err == nil {
+	if _, err := b.Leave(ctx, w.name(), lease.NewID(), 0, lease.Seal{}); err == nil {
 		w.Errorf("leave with a ctx that has ended: no error")
 	}
 	if _, err := b.Inspect(ctx, w.name()); err == nil {

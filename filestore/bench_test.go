@@ -21,7 +21,7 @@ func BenchmarkLockUnlock(b *testing.B) {
 		if st, err := s.Join(b.Context(), "n", c); err != nil || st.State != lease.Held {
 			b.Fatal(st.State, err)
 		}
-		if _, err := s.Leave(b.Context(), "n", c.ID, lease.Seal{}); err != nil {
+		if _, err := s.Leave(b.Context(), "n", c.ID, 0, lease.Seal{}); err != nil {
 			b.Fatal(err)
 		}
 	}

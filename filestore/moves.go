@@ -92,7 +92,7 @@ func (s *Store) bind(r *record, id string, st lease.Standing, dead func(string) 
 	r.bind(id, s.self.id, dead)
 }
 
-func (s *Store) Leave(ctx context.Context, name, id string, seal lease.Seal) (lease.Standing, error) {
+func (s *Store) Leave(ctx context.Context, name, id string, ticket uint64, seal lease.Seal) (lease.Standing, error) {
 	asked := elapsed.Now()
 	if err := s.usable(); err != nil {
 		return lease.Standing{}, err
@@ -101,13 +101,15 @@ func (s *Store) Leave(ctx context.Context, name, id string, seal lease.Seal) (le
 	var stores []string
 	err := s.move(ctx, name, func(r *record, now time.Time, _ func(string) bool) error {
 		stores = r.bound[id]
-		st = r.leave(id, seal, now)
+		st = r.leave(id, ticket, seal, now)
 		return nil
 	})
 	if err != nil {
 		return lease.Standing{}, err
 	}
-	s.note(id, lease.Standing{}, 0)
+	if st.State != lease.Gone || ticket == 0 {
+		s.note(id, lease.Standing{}, 0)
+	}
 	st.Once = true
 	if st.State == lease.Held && seal.By != "" {
 		s.tellBroken(driver.Notice{Name: name, ID: id, Seal: seal}, stores)

@@ -68,7 +68,7 @@ func play(part string, args []string) error {
 		if line, _ := bufio.NewReader(os.Stdin).ReadString('\n'); line != "leave\n" {
 			return errors.New("nobody is there any more")
 		}
-		if _, err := s.Leave(context.Background(), args[1], c.ID, lease.Seal{}); err != nil {
+		if _, err := s.Leave(context.Background(), args[1], c.ID, 0, lease.Seal{}); err != nil {
 			return err
 		}
 		fmt.Println("left", time.Now().UnixNano())
@@ -130,7 +130,7 @@ func work(s *Store, args []string) error {
 				if err == nil {
 					write(visit{name, st.Ticket, true})
 					write(visit{name, st.Ticket, false})
-					_, err = s.Leave(context.Background(), name, c.ID, lease.Seal{})
+					_, err = s.Leave(context.Background(), name, c.ID, 0, lease.Seal{})
 				}
 				if err != nil {
 					failed <- err

@@ -133,9 +133,9 @@ func (r *record) unbind() {
 }
 
 // leave is the queue's, noting the tombstone.
-func (r *record) leave(id string, s lease.Seal, now time.Time) lease.Standing {
-	st := r.queue.Leave(id, s, now)
-	if st.State == lease.Gone {
+func (r *record) leave(id string, ticket uint64, s lease.Seal, now time.Time) lease.Standing {
+	st := r.queue.Leave(id, ticket, s, now)
+	if st.State == lease.Gone && ticket == 0 {
 		r.left[id] = r.queue.Now.Add(lease.Tombstone)
 	}
 	return st
@@ -288,7 +288,7 @@ func (r *record) bury(left map[string]int64) {
 	ids := slices.SortedFunc(maps.Keys(left), func(a, b string) int { return cmp.Compare(left[a], left[b]) })
 	for _, id := range ids {
 		r.left[id] = time.UnixMicro(left[id])
-		r.queue.Leave(id, lease.Seal{}, r.left[id].Add(-lease.Tombstone))
+		r.queue.Leave(id, 0, lease.Seal{}, r.left[id].Add(-lease.Tombstone))
 	}
 }
 

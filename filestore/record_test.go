@@ -40,7 +40,7 @@ func shuffle(r *record, rng *rand.Rand, n int) {
 			if rng.IntN(2) == 0 {
 				s = lease.Seal{For: time.Minute, Value: "v\x00\xff", Victim: cmp.Or(map[bool]string{true: id}[rng.IntN(2) == 0]), By: "x", Reason: "y"}
 			}
-			r.leave(id, s, now)
+			r.leave(id, 0, s, now)
 		}
 	}
 	r.settle(alive, now)

@@ -53,7 +53,7 @@ func join(t *testing.T, s *Store, name string, c lease.Claim) lease.Standing {
 
 func leave(t *testing.T, s *Store, name, id string, seal lease.Seal) lease.Standing {
 	t.Helper()
-	st, err := s.Leave(patient(t), name, id, seal)
+	st, err := s.Leave(patient(t), name, id, 0, seal)
 	if err != nil {
 		t.Fatalf("leave %q: %v", name, err)
 	}
@@ -237,7 +237,7 @@ func TestRemovedOrMovedDirectoryIsAnError(t *testing.T) {
 			check("join", err)
 			ref := driver.Ref{Name: "n", Token: lease.Token{ID: mine.ID, Ticket: st.Ticket}, TTL: time.Minute}
 			check("renew", s.Renew(ctx, []driver.Ref{ref})[0].Err)
-			_, err = s.Leave(ctx, "n", mine.ID, lease.Seal{})
+			_, err = s.Leave(ctx, "n", mine.ID, 0, lease.Seal{})
 			check("leave", err)
 			_, err = s.Inspect(ctx, "n")
 			check("inspect", err)

@@ -207,9 +207,14 @@ func (q *Queue) extend(i int, ttl time.Duration) {
 // A seal is taken only with a claim that was held. One that names the claim as its
 // victim lasts for what is left of the lease at this moment: the one who breaks cannot
 // know it, a renewal may have come in between. The victim's own leave ends it.
-func (q *Queue) Leave(id string, s Seal, now time.Time) Standing {
+//
+// With a ticket only the hold with that ticket leaves; else nothing happens at all.
+func (q *Queue) Leave(id string, ticket uint64, s Seal, now time.Time) Standing {
 	q.Advance(now)
 	i := q.find(id)
+	if ticket != 0 && (i < 0 || !q.Claims[i].Held() || q.Claims[i].Ticket != ticket) {
+		return q.gone()
+	}
 	if i < 0 {
 		if q.left == nil {
 			q.left = make(map[string]time.Time)

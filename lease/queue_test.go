@@ -67,11 +67,11 @@ func play(t *testing.T, story string, claims map[string]Claim) {
 				said = ""
 			}
 		case "leave":
-			q.Leave(c.ID, Seal{}, now)
+			q.Leave(c.ID, 0, Seal{}, now)
 		case "seal":
-			q.Leave(c.ID, Seal{For: 10 * time.Second}, now)
+			q.Leave(c.ID, 0, Seal{For: 10 * time.Second}, now)
 		case "break":
-			q.Leave(c.ID, Seal{For: time.Hour, Victim: c.ID}, now)
+			q.Leave(c.ID, 0, Seal{For: time.Hour, Victim: c.ID}, now)
 		case "look":
 			q.Advance(now)
 		default:
@@ -291,7 +291,7 @@ func TestNoRoomFarAheadOfTheClock(t *testing.T) {
 		if st.Room > 0 {
 			given++
 		}
-		q.Leave(c.ID, Seal{}, noon)
+		q.Leave(c.ID, 0, Seal{}, noon)
 	}
 	if ahead := int64(q.Last) - noon.UnixMicro(); ahead > maxAhead.Microseconds()+MaxRoom+10_000 {
 		t.Errorf("ten thousand joins at once run the tickets %d µs ahead of the clock", ahead)

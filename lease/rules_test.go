@@ -272,7 +272,7 @@ func (o *onlooker) leave(r *rand.Rand, c Claim, before *seen, left map[string]ti
 	}
 	o.move = fmt.Sprintf("leave %s, seal for %v, victim %q", c.ID, s.For, s.Victim)
 	held := before != nil && before.held
-	st := o.q.Leave(c.ID, s, o.now)
+	st := o.q.Leave(c.ID, 0, s, o.now)
 	switch {
 	case before == nil && st.State != Gone, before != nil && (st.State == Gone || (st.State == Held) != held):
 		o.failf("it was %v", st.State)

@@ -26,7 +26,7 @@ func join(t *testing.T, s *Store, name string, c lease.Claim) lease.Standing {
 
 func leave(t *testing.T, s *Store, name string, c lease.Claim) {
 	t.Helper()
-	if _, err := s.Leave(t.Context(), name, c.ID, lease.Seal{}); err != nil {
+	if _, err := s.Leave(t.Context(), name, c.ID, 0, lease.Seal{}); err != nil {
 		t.Fatalf("leave: %v", err)
 	}
 }

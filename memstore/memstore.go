@@ -95,14 +95,14 @@ func (s *Store) Renew(ctx context.Context, refs []driver.Ref) []driver.Outcome {
 }
 
 // Leave implements [driver.Store].
-func (s *Store) Leave(ctx context.Context, name, id string, seal lease.Seal) (lease.Standing, error) {
+func (s *Store) Leave(ctx context.Context, name, id string, ticket uint64, seal lease.Seal) (lease.Standing, error) {
 	asked := elapsed.Now()
 	if err := ended(ctx); err != nil {
 		return lease.Standing{}, err
 	}
 	var st lease.Standing
 	_ = s.move(name, func(q *lease.Queue, now time.Time) error {
-		st = q.Leave(id, seal, now)
+		st = q.Leave(id, ticket, seal, now)
 		return nil
 	})
 	st.Once = true

@@ -105,7 +105,7 @@ func visit(ctx context.Context, s *Store, c lease.Claim, limit time.Duration, f 
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 500*time.Millisecond)
 		defer cancel()
-		_, _ = s.Leave(ctx, "n", c.ID, lease.Seal{})
+		_, _ = s.Leave(ctx, "n", c.ID, 0, lease.Seal{})
 	}()
 	terms := lease.Terms{TTL: c.TTL}
 	st, err := s.Join(ctx, "n", c)

@@ -256,7 +256,7 @@ func TestTheGrantsOfALivingProcessDoNotCostItItsPlaces(t *testing.T) {
 func TestAProcessThatAnsweredKeepsItsOtherPlaces(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, s *Store, c lease.Claim, st lease.Standing){
 		"released with a seal": func(t *testing.T, s *Store, c lease.Claim, st lease.Standing) {
-			if _, err := s.Leave(t.Context(), "n", c.ID, lease.Seal{For: 300 * time.Millisecond}); err != nil {
+			if _, err := s.Leave(t.Context(), "n", c.ID, 0, lease.Seal{For: 300 * time.Millisecond}); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -460,7 +460,7 @@ func TestHandOversCostTwoCommandsEach(t *testing.T) {
 				st, err = s.Wait(t.Context(), "n", c.ID, st.Rev)
 			}
 			if err == nil {
-				_, err = s.Leave(t.Context(), "n", c.ID, lease.Seal{})
+				_, err = s.Leave(t.Context(), "n", c.ID, 0, lease.Seal{})
 			}
 			if err != nil {
 				t.Error(err)

@@ -187,7 +187,7 @@ func FuzzHostileServer(f *testing.F) {
 			}
 		}
 		_, _ = s.Node(ctx)
-		_, _ = s.Leave(ctx, "n", mallory, lease.Seal{})
+		_, _ = s.Leave(ctx, "n", mallory, 0, lease.Seal{})
 		if ctx.Err() != nil {
 			t.Error("it does not end")
 		}

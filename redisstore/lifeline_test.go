@@ -50,7 +50,7 @@ func TestAProgramThatDrainsItsPoolLosesNoLock(t *testing.T) {
 			t.Errorf("renew: %+v", out[0])
 		}
 	}
-	if st, err := s.Leave(ctx, "n", c.ID, lease.Seal{}); err != nil || st.State != lease.Held {
+	if st, err := s.Leave(ctx, "n", c.ID, 0, lease.Seal{}); err != nil || st.State != lease.Held {
 		t.Errorf("leave: %+v, %v", st, err)
 	}
 }

@@ -200,7 +200,7 @@ func TestPlainCallsWhoseReplyIsLostAreRepeated(t *testing.T) {
 		t.Errorf("joined again: ticket %d, had %d", st.Ticket, q.Holders()[0].Ticket)
 	}
 	trap := r.CutReply(second())
-	if _, err := p.Leave(t.Context(), "n", c.ID, lease.Seal{}); err == nil {
+	if _, err := p.Leave(t.Context(), "n", c.ID, 0, lease.Seal{}); err == nil {
 		t.Fatal("leave: no error, though its reply is lost")
 	}
 	trap.Release()

@@ -86,7 +86,7 @@ func TestAPlainReleaseIsToldToTheQueueOfTheScripts(t *testing.T) {
 	leave(t, s, "n", first.ID)
 	got := within(t, time.Second, other, "n", second, st2)
 	last := join(t, s, "n", claim(30*time.Second), lease.Waiting)
-	if _, err := p.Leave(t.Context(), "n", second.ID, seal); err != nil {
+	if _, err := p.Leave(t.Context(), "n", second.ID, 0, seal); err != nil {
 		t.Fatal(err)
 	}
 	if last.Ticket <= got.Ticket {
@@ -270,7 +270,7 @@ func TestWithoutTransactionsPlainTouchesNothing(t *testing.T) {
 		for _, o := range p.Renew(t.Context(), []driver.Ref{ref, ref}) {
 			denied("renew", o.Err)
 		}
-		_, err = p.Leave(t.Context(), right, c.ID, lease.Seal{For: time.Minute})
+		_, err = p.Leave(t.Context(), right, c.ID, 0, lease.Seal{For: time.Minute})
 		denied("leave", err)
 		if right != "watch" {
 			_, err = p.Inspect(t.Context(), right)
@@ -339,10 +339,10 @@ func TestPlainWhereMemoryIsFull(t *testing.T) {
 	_, err := p.Join(t.Context(), "m", claim(30*time.Second))
 	full(err)
 	seal := lease.Seal{For: time.Minute, Value: "v"}
-	_, err = p.Leave(t.Context(), "n", c.ID, seal)
+	_, err = p.Leave(t.Context(), "n", c.ID, 0, seal)
 	full(err)
 	mustDo(t, server, "CONFIG", "SET", "maxmemory", "0")
-	if st, err := p.Leave(t.Context(), "n", c.ID, seal); err != nil || st.State != lease.Held {
+	if st, err := p.Leave(t.Context(), "n", c.ID, 0, seal); err != nil || st.State != lease.Held {
 		t.Errorf("left: %+v, %v", st, err)
 	}
 	if q, err := p.Inspect(t.Context(), "n"); err != nil || q.Seal().Value != "v" {
@@ -359,7 +359,7 @@ func TestAPlainBreakClosesTheNameForTheLeaseThatIsLeft(t *testing.T) {
 		victim, other := claim(30*time.Second), claim(30*time.Second)
 		other.NoWait = true
 		join(t, p.plainStore, "n", victim, lease.Held)
-		if _, err := op.Leave(t.Context(), "n", victim.ID, lease.Seal{Victim: victim.ID, By: "ops", For: asked}); err != nil {
+		if _, err := op.Leave(t.Context(), "n", victim.ID, 0, lease.Seal{Victim: victim.ID, By: "ops", For: asked}); err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range []*Store{s, op.plainStore} {

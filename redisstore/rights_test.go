@@ -113,13 +113,13 @@ func playsUnder(t *testing.T, rights []string, o Options, denied bool) {
 		if _, err := a.Inspect(t.Context(), name); err != nil {
 			t.Error(err)
 		}
-		if _, err := b.Leave(t.Context(), name, c.ID, lease.Seal{For: 100 * time.Millisecond, Value: "v"}); err != nil {
+		if _, err := b.Leave(t.Context(), name, c.ID, 0, lease.Seal{For: 100 * time.Millisecond, Value: "v"}); err != nil {
 			t.Error(err)
 		}
 		within(t, time.Second, third, name, behind, last)
 		broken := lease.Seal{For: time.Second, Victim: behind.ID, By: "ops"}
 		for range 2 {
-			if _, err := a.Leave(t.Context(), name, behind.ID, broken); err != nil {
+			if _, err := a.Leave(t.Context(), name, behind.ID, 0, broken); err != nil {
 				t.Error(err)
 			}
 		}
@@ -231,7 +231,7 @@ func TestLessOneRightNothingStays(t *testing.T) {
 				if v := mustDo(t, server, "GET", "lock:try"); v != nil {
 					t.Errorf("without %s: %+v, %v; the key has %v", less, st, err, v)
 				}
-			} else if _, err := a.Leave(t.Context(), "try", try.ID, lease.Seal{For: time.Minute}); err != nil && mustDo(t, server, "EXISTS", "lock:try") != int64(0) {
+			} else if _, err := a.Leave(t.Context(), "try", try.ID, 0, lease.Seal{For: time.Minute}); err != nil && mustDo(t, server, "EXISTS", "lock:try") != int64(0) {
 				t.Errorf("without %s a lock can be taken and not released: %v", less, err)
 			}
 			st, err := a.Join(t.Context(), "n", holder)
@@ -242,9 +242,9 @@ func TestLessOneRightNothingStays(t *testing.T) {
 			_, _ = b.Join(t.Context(), "n", waits)
 			ref := driver.Ref{Name: "n", Token: lease.Token{ID: holder.ID, Ticket: st.Ticket, Owner: holder.Owner}, TTL: holder.TTL, Fence: st.Ticket + 1}
 			_ = a.Renew(t.Context(), []driver.Ref{ref})
-			_, _ = a.Leave(t.Context(), "n", holder.ID, lease.Seal{})
+			_, _ = a.Leave(t.Context(), "n", holder.ID, 0, lease.Seal{})
 			_, _ = b.Join(t.Context(), "n", waits)
-			_, _ = b.Leave(t.Context(), "n", lease.NewID(), lease.Seal{})
+			_, _ = b.Leave(t.Context(), "n", lease.NewID(), 0, lease.Seal{})
 			_, _ = a.index.send(t.Context(), []string{"x", "y"}, []string{"z"})
 			a.Close()
 			b.Close()
@@ -402,7 +402,7 @@ func TestKindsOfTroubleOfAConnection(t *testing.T) {
 				check("join", err)
 				_, err = o.Join(t.Context(), "n", votes)
 				check("vote", err)
-				_, err = o.Leave(t.Context(), "n", lease.NewID(), lease.Seal{})
+				_, err = o.Leave(t.Context(), "n", lease.NewID(), 0, lease.Seal{})
 				check("leave", err)
 				ref := driver.Ref{Name: "n", Token: lease.Token{ID: lease.NewID(), Ticket: 1}, TTL: time.Second}
 				for _, out := range o.Renew(t.Context(), []driver.Ref{ref, ref, ref}) {

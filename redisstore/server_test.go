@@ -83,7 +83,7 @@ func TestACallToAStoppedServerEndsWithItsContext(t *testing.T) {
 		go func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
-			_, err := s.Leave(ctx, "n", c.ID, lease.Seal{})
+			_, err := s.Leave(ctx, "n", c.ID, 0, lease.Seal{})
 			left <- err
 		}()
 		time.Sleep(50 * time.Millisecond)
@@ -320,7 +320,7 @@ func TestAHoldThatANewerReleaseTookIsGone(t *testing.T) {
 		ref := driver.Ref{Name: "n", Token: lease.Token{ID: c.ID, Ticket: held.Ticket, Owner: c.Owner}, TTL: time.Minute}
 		out := s.Renew(t.Context(), []driver.Ref{ref})[0]
 		gone("renewed", out.Standing, out.Err)
-		st, err := s.Leave(t.Context(), "n", c.ID, lease.Seal{})
+		st, err := s.Leave(t.Context(), "n", c.ID, 0, lease.Seal{})
 		gone("left", st, err)
 		if _, err := s.Join(t.Context(), "n", claim(30*time.Second)); !errors.Is(err, lease.ErrNewer) {
 			t.Errorf("joined: %v", err)
@@ -341,7 +341,7 @@ func TestASealTellsEverybodyAndClosesTheName(t *testing.T) {
 	join(t, a, "n", holder, lease.Held)
 	st := join(t, b, "n", c, lease.Waiting)
 	seal := lease.Seal{For: 700 * time.Millisecond, Value: "done\n\x00%"}
-	if _, err := a.Leave(t.Context(), "n", holder.ID, seal); err != nil {
+	if _, err := a.Leave(t.Context(), "n", holder.ID, 0, seal); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
@@ -367,7 +367,7 @@ func TestABreakKeepsTheNameClosedUntilTheVictimAnswers(t *testing.T) {
 	held := join(t, a, "n", victim, lease.Held)
 	st := join(t, b, "n", c, lease.Waiting)
 	seal := lease.Seal{For: time.Second, Victim: victim.ID, By: "ops@desk", Reason: "stuck"}
-	if st, err := op.Leave(t.Context(), "n", victim.ID, seal); err != nil || st.State != lease.Held {
+	if st, err := op.Leave(t.Context(), "n", victim.ID, 0, seal); err != nil || st.State != lease.Held {
 		t.Fatalf("break: %+v, %v", st, err)
 	}
 	stays(t, 200*time.Millisecond, b, "n", c, st.Rev)
@@ -377,7 +377,7 @@ func TestABreakKeepsTheNameClosedUntilTheVictimAnswers(t *testing.T) {
 		t.Errorf("the victim renews: %+v", o)
 	}
 	// The same break again is no answer of the victim.
-	if _, err := op.Leave(t.Context(), "n", victim.ID, seal); err != nil {
+	if _, err := op.Leave(t.Context(), "n", victim.ID, 0, seal); err != nil {
 		t.Fatal(err)
 	}
 	stays(t, 200*time.Millisecond, b, "n", c, st.Rev)
@@ -399,7 +399,7 @@ func TestAWaiterThatIsBrokenLearnsItAtOnce(t *testing.T) {
 		}
 		done <- err
 	}()
-	if _, err := op.Leave(t.Context(), "n", c.ID, lease.Seal{Victim: c.ID, By: "ops"}); err != nil {
+	if _, err := op.Leave(t.Context(), "n", c.ID, 0, lease.Seal{Victim: c.ID, By: "ops"}); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -429,7 +429,7 @@ func TestAHolderListensForABreak(t *testing.T) {
 	c := claim(time.Minute)
 	join(t, a, "n", c, lease.Held)
 	servertest.Eventually(t, 5*time.Second, "the holder listens", func() bool { return a.inbox.subscription().id != 0 })
-	if _, err := op.Leave(t.Context(), "n", c.ID, lease.Seal{Victim: c.ID, By: "ops", Reason: "why"}); err != nil {
+	if _, err := op.Leave(t.Context(), "n", c.ID, 0, lease.Seal{Victim: c.ID, By: "ops", Reason: "why"}); err != nil {
 		t.Fatal(err)
 	}
 	select {

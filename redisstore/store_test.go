@@ -86,7 +86,7 @@ func join(t *testing.T, s *Store, name string, c lease.Claim, want lease.State) 
 
 func leave(t *testing.T, s *Store, name, id string) lease.Standing {
 	t.Helper()
-	st, err := s.Leave(t.Context(), name, id, lease.Seal{})
+	st, err := s.Leave(t.Context(), name, id, 0, lease.Seal{})
 	if err != nil {
 		t.Fatalf("leave: %v", err)
 	}

@@ -159,7 +159,7 @@ func TestWaitersAfterARestartAllFinish(t *testing.T) {
 					st = next
 				}
 			}
-			if _, err := s.Leave(ctx, "n", c.ID, lease.Seal{}); err != nil {
+			if _, err := s.Leave(ctx, "n", c.ID, 0, lease.Seal{}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -344,8 +344,7 @@ func (s seen) keep(ctx context.Context, pipe redis.Cmdable, keys []string, lasts
 	return wrote
 }
 
-// leave is leave.lua but for what concerns a queue. Nothing is handed over here, so
-// nothing is ever given back, and leaving.only is not asked for.
+// leave is leave.lua but for what concerns a queue.
 func (t transactions) leave(ctx context.Context, keys []string, l leaving) (r reply, err error) {
 	err = again(func() error {
 		r, err = t.leaveOnce(ctx, keys, l)
@@ -371,8 +370,8 @@ func (t transactions) leaveOnce(ctx context.Context, keys []string, l leaving) (
 				return nil, err
 			}
 			r = s.reply
-			held := s.holds(l.id)
-			lifts := !held && l.seal.Victim == "" && s.sealText != "" && s.sealText[:min(len(l.id), len(s.sealText))] == l.id
+			held := s.holds(l.id) && (l.only == "" || l.only == strconv.FormatUint(s.ticket(), 10))
+			lifts := l.only == "" && !held && l.seal.Victim == "" && s.sealText != "" && s.sealText[:min(len(l.id), len(s.sealText))] == l.id
 			opens, closes = held || lifts, 0
 			if held {
 				closes = l.closes(s.left)
@@ -381,6 +380,9 @@ func (t transactions) leaveOnce(ctx context.Context, keys []string, l leaving) (
 			}
 			if opens {
 				r.sealText = "" // the answer is how it was before, or that the broken holder has answered
+			}
+			if !opens && l.only != "" {
+				return nil, nil
 			}
 			return func(pipe redis.Pipeliner) {
 				if held {

@@ -32,8 +32,8 @@ func (n namespaced) Renew(ctx context.Context, refs []driver.Ref) []driver.Outco
 	return n.store.Renew(ctx, refs)
 }
 
-func (n namespaced) Leave(ctx context.Context, name, id string, s lease.Seal) (lease.Standing, error) {
-	return n.store.Leave(ctx, n.prefix+name, id, s)
+func (n namespaced) Leave(ctx context.Context, name, id string, ticket uint64, s lease.Seal) (lease.Standing, error) {
+	return n.store.Leave(ctx, n.prefix+name, id, ticket, s)
 }
 
 func (n namespaced) Wait(ctx context.Context, name, id string, rev uint64) (lease.Standing, error) {

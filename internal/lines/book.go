@@ -142,6 +142,15 @@ func (b *Book) Forget(name, id string, now lease.Instant) (k *Claim, waited bool
 	return k, waited
 }
 
+// ForgetHold strikes the claim out if it holds with that ticket, or was found to: it may have
+// come back with another one. One that waits with this ticket here, and there too, goes on
+// waiting.
+func (b *Book) ForgetHold(name, id string, ticket uint64, found bool, now lease.Instant) {
+	if k := b.Claim(name, id); k != nil && k.Ticket == ticket && (k.Held || found) {
+		b.strike(k, now)
+	}
+}
+
 func (b *Book) strike(k *Claim, now lease.Instant) {
 	delete(b.claims, place{k.Name, k.ID})
 	k.Gone = true

@@ -363,8 +363,8 @@ func (s *tally) Renew(ctx context.Context, refs []driver.Ref) []driver.Outcome {
 	return s.Store.Renew(ctx, refs)
 }
 
-func (s *tally) Leave(ctx context.Context, name, id string, seal lease.Seal) (lease.Standing, error) {
-	st, err := s.Store.Leave(ctx, name, id, seal)
+func (s *tally) Leave(ctx context.Context, name, id string, ticket uint64, seal lease.Seal) (lease.Standing, error) {
+	st, err := s.Store.Leave(ctx, name, id, ticket, seal)
 	if err == nil {
 		s.mu.Lock()
 		s.leaves[id]++

@@ -97,7 +97,7 @@ func TestUnlockAndCloseOnAStoppedServer(t *testing.T) {
 // forgetful does not take back what was given up.
 type forgetful struct{ driver.Store }
 
-func (forgetful) Leave(context.Context, string, string, lease.Seal) (lease.Standing, error) {
+func (forgetful) Leave(context.Context, string, string, uint64, lease.Seal) (lease.Standing, error) {
 	return lease.Standing{}, nil
 }
 

@@ -75,7 +75,7 @@ func (p *plainDelete) see(id string, st lease.Standing) lease.Standing {
 	return st
 }
 
-func (p *plainDelete) Leave(ctx context.Context, name, id string, s lease.Seal) (lease.Standing, error) {
+func (p *plainDelete) Leave(ctx context.Context, name, id string, ticket uint64, s lease.Seal) (lease.Standing, error) {
 	p.mu.Lock()
 	had := p.had[id]
 	delete(p.had, id)
@@ -85,7 +85,7 @@ func (p *plainDelete) Leave(ctx context.Context, name, id string, s lease.Seal) 
 			return lease.Standing{}, err
 		}
 	}
-	return p.Store.Leave(ctx, name, id, s)
+	return p.Store.Leave(ctx, name, id, ticket, s)
 }
 
 type deaf struct{ driver.Store }
