@@ -24,6 +24,8 @@ var layers = map[string][]string{
 	"driver":              {"lease", "internal/elapsed"},
 	"drivertest":          {"lease", "driver"},
 	"memstore":            {"lease", "driver", "internal/elapsed"},
+	"quorum":              {"lease", "driver", "internal/elapsed", "internal/vote"},
+	"internal/vote":       {"lease"},
 	"filestore":           {"lease", "driver", "internal/elapsed"},
 	"redisstore":          {"lease", "driver", "internal/elapsed", "internal/lines"},
 	"internal/elapsed":    {"lease"},
