@@ -79,6 +79,7 @@ type Store struct {
 	arrivals uint64
 	stats    Stats
 	clock    serverClock
+	ids      []string // who the members were when they last answered
 }
 
 // serverClock is the time of the server that is furthest ahead, in microseconds, and when it
@@ -116,7 +117,7 @@ func New(members []Member, o Options) (*Store, error) {
 	if o.LongestTTL == 0 {
 		o.LongestTTL = DefaultLongestTTL
 	}
-	s := &Store{o: o, claims: make(map[place]*claim), lines: make(map[string]*line)}
+	s := &Store{o: o, ids: make([]string, len(members)), claims: make(map[place]*claim), lines: make(map[string]*line)}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.features = driver.Features{Fence: true, Seal: true, Modes: []lease.Mode{lease.Exclusive}}
 	for i, m := range members {

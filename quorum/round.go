@@ -70,7 +70,7 @@ func (s *Store) ask(ctx context.Context, k *claim, c lease.Claim) (*round, error
 	r.mu.Unlock()
 	select {
 	case <-r.done:
-		return r, r.fatal
+		return r, nil
 	case <-ctx.Done():
 		r.abandon()
 		return nil, &driver.Fault{Kind: driver.Unavailable, Err: ctx.Err()}
@@ -157,34 +157,40 @@ func (r *round) heard(i int) {
 	if !counts {
 		r.errs[i] = &tooYoung{st.Node.Uptime, longest}
 	}
-	for j, other := range r.answers {
-		if j != i && st.Node.ID != "" && other.Node.ID == st.Node.ID && r.fatal == nil {
-			r.fatal = sameServer(r.s.members[min(i, j)].Name, r.s.members[max(i, j)].Name)
-		}
+	if twin := r.s.learn(r.k, i, st); twin >= 0 && !r.over {
+		r.fatal = sameServer(r.s.members[min(i, twin)].Name, r.s.members[max(i, twin)].Name)
 	}
-	r.s.learn(r.k, st)
 	if st.State != lease.Held { // else it is busy until the round is over
 		r.free(i, 0)
 	}
 	r.vote.Answered(i, st, counts)
 }
 
-// learn remembers fences and the servers' time.
-func (s *Store) learn(k *claim, st lease.Standing) {
+// learn remembers fences, the servers' time, and who member i is. It returns the member that
+// is the same server, or -1.
+func (s *Store) learn(k *claim, i int, st lease.Standing) (twin int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
+	twin = -1
+	s.ids[i] = st.Node.ID
+	for j, id := range s.ids {
+		if j != i && id != "" && id == st.Node.ID {
+			twin = j
+		}
+	}
 	k.known = max(k.known, st.Ticket, st.Prev)
 	if st.Holder != nil {
 		k.known = max(k.known, st.Holder.Ticket)
 	}
 	if st.Node.Clock.IsZero() {
-		return
+		return twin
 	}
 	now, servers := elapsed.Now(), st.Node.Clock.UnixMicro()
 	if !s.clock.heard || servers > s.clock.now() || now.Sub(s.clock.at) > time.Minute {
 		s.clock = serverClock{true, now, servers}
 	}
+	return twin
 }
 
 // free says what came of the call to member i.
