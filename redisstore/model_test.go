@@ -344,7 +344,7 @@ func (d *duel) renew(c *duelist) {
 	}
 	r := renewal{keys: d.keys.keys(d.name, c.claim.ID), token: token, ttl: d.pick(20, 1000, 30000)}
 	if d.rand.IntN(3) == 0 {
-		r.fence = c.ticket + uint64(d.rand.IntN(1000))
+		r.fence = min(c.ticket+uint64(d.rand.IntN(1000)), lease.MaxTicket)
 	}
 	d.note("renew %s with ticket %d for %v, fence %d", c.claim.ID, token.Ticket, r.ttl, r.fence)
 	want := d.model.Renew(d.keys.lock(d.name), redismodel.Renewal{

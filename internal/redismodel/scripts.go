@@ -124,13 +124,14 @@ func (c *call) ahead(at, most int64) bool {
 }
 
 func (c *call) point(ms int64) {
+	told := make(map[string]bool)
 	for i, p := range c.n.Queue {
-		if i == skips {
+		if i == skips || len(told) == pointed {
 			return
 		}
-		if e, ok := c.n.Entries[p.ID]; ok && e.Mode == 'c' && c.s.Subscribers(e.Channel) != 0 {
+		if e, ok := c.n.Entries[p.ID]; ok && e.Mode == 'c' && !told[e.Channel] && c.s.Subscribers(e.Channel) != 0 {
 			c.s.Publish(e.Channel, "p\n"+p.ID+"\n"+digits(ms)+"\n"+c.lock)
-			return
+			told[e.Channel] = true
 		}
 	}
 }

@@ -83,6 +83,7 @@ const (
 	turns   = 16
 	turnsMS = 1000
 	gap     = 100
+	pointed = 3
 	tooHigh = 9007199254740992 - 66
 )
 

@@ -12,6 +12,9 @@ type judge struct {
 	w     *world
 	names map[string]*docket
 
+	drawn    map[uint64]int // by ticket: in which epoch it was drawn first
+	restored int            // the epoch that began last with a queue of before
+
 	told    map[string]promise // by claim ID: what its process was last told that it has
 	leaves  map[string]int     // by claim ID: in which epoch it left
 	undo    map[string]bool    // claims whose leave was acknowledged: they must not come back
@@ -43,6 +46,7 @@ type docket struct {
 	freed   string // why the lock was last free
 	lastHad string // who had it before
 	idle    time.Duration
+	bound   time.Duration
 }
 
 // place is a claim that the server has told to wait.
@@ -63,14 +67,14 @@ const (
 func (j *judge) init(w *world) {
 	j.w = w
 	j.names, j.told, j.undo = make(map[string]*docket), make(map[string]promise), make(map[string]bool)
-	j.leaves = make(map[string]int)
+	j.leaves, j.drawn = make(map[string]int), make(map[uint64]int)
 	j.pending = make(map[*attempt]bool)
 }
 
 func (j *judge) docket(name string) *docket {
 	d := j.names[name]
 	if d == nil {
-		d = &docket{waiting: make(map[string]*place), tickets: make(map[string]uint64)}
+		d = &docket{waiting: make(map[string]*place)}
 		j.names[name] = d
 	}
 	return d
@@ -132,6 +136,10 @@ func (j *judge) after(lock string) {
 // joined: the server has carried out a join.
 func (j *judge) joined(p *process, lock string, c lease.Claim, r redismodel.Reply) {
 	d := j.docket(lock)
+	_, known := j.drawn[r.Ticket]
+	if !known && r.Ticket != 0 {
+		j.drawn[r.Ticket] = j.w.server.epoch
+	}
 	if j.undo[c.ID] && (r.State == "held" || r.State == "waiting") {
 		j.w.fail("%s is %s on %s, and has left for good", c.ID, r.State, lock)
 	}
@@ -147,10 +155,10 @@ func (j *judge) joined(p *process, lock string, c lease.Claim, r redismodel.Repl
 		j.w.fail("%s of %v had ticket %d on %s and lost it, though nothing has happened to it", c.ID, p, y.ticket, lock)
 	}
 	if y == nil || y.ticket != r.Ticket {
-		if r.Ticket <= d.drawn && r.Ticket != d.tickets[c.ID] {
+		if r.Ticket <= d.drawn && !known {
 			j.w.fail("%s waits for %s with ticket %d, after one with %d", c.ID, lock, r.Ticket, d.drawn)
 		}
-		d.drawn, d.tickets[c.ID] = max(d.drawn, r.Ticket), r.Ticket
+		d.drawn = max(d.drawn, r.Ticket)
 		y = &place{p: p, id: c.ID, ticket: r.Ticket, since: j.w.now}
 		d.waiting[c.ID] = y
 	}
@@ -169,9 +177,12 @@ func (j *judge) left(lock, id, only string) {
 	}
 }
 
-// newEpoch: what leases promised before is void.
-func (j *judge) newEpoch(bool) {
-	j.disturbed()
+// newEpoch: what leases promised before is void. Where a queue of before is back, so are
+// places in it that were lost or used up since, with the tickets that they had.
+func (j *judge) newEpoch(restored bool) {
+	if j.disturbed(); restored {
+		j.restored = j.w.server.epoch
+	}
 	clear(j.undo)
 	for lock, d := range j.names {
 		j.w.server.model.Now = j.w.server.clock()
@@ -197,7 +208,11 @@ func (j *judge) begins(a *attempt, h *hold) {
 	h.epoch = j.told[h.id].epoch
 	h.until = h.wk.p.when(h.keeper.Until())
 	d := j.docket(h.name)
-	if h.ticket <= d.fence && h.epoch >= d.epoch {
+	switch {
+	case h.ticket > d.fence || h.epoch < d.epoch:
+	case j.restored > j.drawn[h.ticket]:
+		j.w.result.Revived++
+	default:
 		j.w.fail("%v holds %s with fence %d, after somebody had %d", h.wk, h.name, h.ticket, d.fence)
 	}
 	if h.ticket > d.fence {
@@ -301,12 +316,12 @@ func (j *judge) look() {
 		d, n := j.docket(lock), s.model.Name(lock)
 		y := j.owed(d)
 		if n.Lock.There || y == nil || s.down {
-			d.idle = 0
+			d.idle, d.bound = 0, 0
 			continue
 		}
 		d.idle += lookEvery
-		if bound := j.bound(d, n, y); d.idle > bound {
-			w.fail("%s is free for %v (%s), and %s of %v sleeps; at most %v", lock, d.idle, d.freed, y.id, y.p, bound)
+		if d.bound = max(d.bound, j.bound(d, n, y)); d.idle > d.bound {
+			w.fail("%s is free for %v (%s), and %s of %v sleeps; at most %v", lock, d.idle, d.freed, y.id, y.p, d.bound)
 		}
 	}
 	j.next()
@@ -330,22 +345,35 @@ func (j *judge) owed(d *docket) *place {
 // bound is how long the lock may stand free, by why it does.
 func (j *judge) bound(d *docket, n *redismodel.Name, y *place) time.Duration {
 	bound := lookEvery + 4*(j.w.plan.delay+j.w.plan.jitter)
+	polling := make(map[string]bool) // processes: it is kept for each of them for a turn
 	for _, e := range n.Entries {
-		if e.Mode == 'p' {
-			bound = 3500*time.Millisecond + 4*j.w.plan.jitter // it is kept for one who polls
+		if e.Mode == 'p' && !polling[e.Channel] {
+			polling[e.Channel] = true
+			bound += 3500 * time.Millisecond
 		}
 	}
 	if j.w.plan.gaps || j.w.plan.foreign > 0 {
 		bound += 400 * time.Millisecond
 	}
 	switch {
-	case d.freed == "release" && y.pushed:
+	case d.freed == "release" && y.pushed && j.unwell(d, y) < 3: // three are told
 		return bound
 	case d.lastHad != "" && d.lastHad == y.saw:
 		return bound + 200*time.Millisecond
 	}
 	// Whoever waits knows of a lease that is over later: of one who had the lock before.
 	return bound + j.w.plan.maxTTL + 3*time.Second
+}
+
+// unwell counts the processes that stand before the place and may be told in vain.
+func (j *judge) unwell(d *docket, y *place) int {
+	some := make(map[*process]bool)
+	for _, o := range d.waiting {
+		if o.ticket < y.ticket && !j.well(o) {
+			some[o.p] = true
+		}
+	}
+	return len(some)
 }
 
 // next plans the next look, and the end of the game.

@@ -366,6 +366,7 @@ func (p *process) send(f *flight, do func() func(), retries int) {
 			w.after(w.between(0, 8*time.Second), func() {
 				if !w.server.down {
 					w.note("a call of %v comes late", p)
+					p.hazy = max(p.hazy, w.now+int64(lines.Grant+time.Second))
 					do()
 				}
 			})
@@ -399,6 +400,7 @@ func (p *process) send(f *flight, do func() func(), retries int) {
 // breaks: the connection that the call went out on is reset, or hangs. go-redis sends the
 // call again, after a pause.
 func (p *process) breaks(f *flight, do func() func(), retries int) {
+	p.w.note("a connection of %v breaks", p)
 	w, hangs := p.w, readTimeout
 	if w.chance(.5) {
 		hangs = w.between(0, 40*time.Millisecond)

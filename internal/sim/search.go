@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Search plays that many seeds from the first on, some at a time, and hands the results to
@@ -79,3 +80,28 @@ func (r Result) String() string {
 }
 
 func list(all []int) string { return strings.Trim(strings.ReplaceAll(fmt.Sprint(all), " ", ","), "[]") }
+
+// Sum is what many games come to.
+type Sum struct {
+	Games, Steps, Holds, Lost, Gone, Overlaps, Revived int
+	Virtual                                            time.Duration
+}
+
+// Add adds a game.
+func (s *Sum) Add(r Result) {
+	s.Games++
+	s.Steps += r.Steps
+	s.Holds += r.Holds
+	s.Lost += r.Lost
+	s.Gone += r.Gone
+	s.Overlaps += r.Overlaps
+	s.Revived += r.Revived
+	s.Virtual += r.Virtual
+}
+
+// In says so, for games that took that long.
+func (s *Sum) In(d time.Duration) string {
+	return fmt.Sprintf("%d seeds in %.1f s: %.1f million steps a minute, %.0f hours of time; %d holds, %d lost, %d acquires without; "+
+		"over losses of data and clocks put forward %d overlaps, %d fences that a fail-over brought back",
+		s.Games, d.Seconds(), float64(s.Steps)/d.Minutes()/1e6, s.Virtual.Hours(), s.Holds, s.Lost, s.Gone, s.Overlaps, s.Revived)
+}

@@ -89,16 +89,16 @@ func (s *server) do(lock string, call func(m *redismodel.Server)) {
 func (s *server) step(by time.Duration) {
 	s.off += int64(by)
 	if by > 0 {
-		s.newEpoch(true)
+		s.newEpoch(false)
 		return
 	}
 	s.w.judge.stretched += -by // everything lasts longer, and is waited for
 }
 
 // newEpoch: what was promised before does not count any more.
-func (s *server) newEpoch(lost bool) {
+func (s *server) newEpoch(restored bool) {
 	s.epoch++
-	s.w.judge.newEpoch(lost)
+	s.w.judge.newEpoch(restored)
 }
 
 // restart: the server is away for a while, and comes back with what it had or with nothing.
@@ -112,7 +112,7 @@ func (s *server) restart(forgets bool, away time.Duration) {
 		s.down = false
 		if forgets {
 			s.model.Restore(nil)
-			s.newEpoch(true)
+			s.newEpoch(false)
 		}
 		s.w.note("the server is back")
 	})

@@ -39,6 +39,7 @@ type Result struct {
 	At       time.Duration
 	Trace    []string
 	Virtual  time.Duration
+	Revived  int // holds by a ticket that a fail-over brought back, below one that was used meanwhile: nothing prevents that yet
 	Overlaps int // that no lease can prevent: over a loss of data or a clock put forward
 }
 
@@ -167,7 +168,7 @@ func (w *world) calm() {
 	w.quiet = true
 	w.note("the faults are over")
 	for _, p := range w.procs {
-		p.cutUntil, p.hazy = min(p.cutUntil, w.now), min(p.hazy, w.now)
+		p.cutUntil, p.hazy = min(p.cutUntil, w.now), min(p.hazy, w.now+int64(2*readTimeout))
 	}
 	w.server.heal()
 }

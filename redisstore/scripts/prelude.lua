@@ -16,6 +16,7 @@ local POLLS = 3000   -- a process that polls and has not for that long is dead
 local TURNS = 16     -- hand-overs in a row before foreign clients get a gap,
 local TURNS_MS = 1000 -- or that much time
 local GAP = 100      -- how long the gap is
+local POINTED = 3    -- processes that are told to look after a free name
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]   -- microseconds: exact in a double for 250 years
@@ -183,14 +184,17 @@ local function ahead(field, most)
   return left > 0 and left <= most
 end
 
--- point tells the first waiter that can be told to look in ms: the lock is free now,
--- and by then it may be its turn.
+-- point tells the first waiter that can be told to look in ms: the lock is free now, and
+-- by then it may be its turn. The first may be frozen, and looks subscribed all the same;
+-- so a few processes are told. Whoever looks, the lock goes to the first that lives.
 local function point(ms)
+  local told, processes = {}, 0
   for _, id in ipairs(redis.call('ZRANGE', queue, 0, SKIPS - 1)) do
     local e = entry(id)
-    if e and e.mode == 'c' and subscribers(e.channel) ~= 0 then
+    if e and e.mode == 'c' and not told[e.channel] and subscribers(e.channel) ~= 0 then
       redis.pcall('PUBLISH', e.channel, 'p\n' .. id .. '\n' .. digits(ms) .. '\n' .. lock)
-      return
+      told[e.channel], processes = true, processes + 1
+      if processes == POINTED then return end
     end
   end
 end
