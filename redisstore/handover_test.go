@@ -583,3 +583,39 @@ func TestALeaveHandsOnALockWhoseLeaseRanOut(t *testing.T) {
 		})
 	}
 }
+
+// The first in line hangs: it looks subscribed, and hears nothing. Whoever looks after a gap
+// instead makes its turn pass.
+func TestAGapEndsThoughTheFirstProcessHangs(t *testing.T) {
+	server := serve(t)
+	o := Options{Foreign: true}
+	a, b, c := newStore(t, server.Addr(), o), newStore(t, server.Addr(), o), newStore(t, server.Addr(), o)
+	holder, hangs, waits := claim(30*time.Second), claim(500*time.Millisecond), claim(30*time.Second)
+	join(t, a, "n", holder, lease.Held)
+	join(t, b, "n", hangs, lease.Waiting) // and nobody waits for it
+	st := join(t, c, "n", waits, lease.Waiting)
+	mustDo(t, server, "HSET", a.keys.keys("n", "")[aboutKey], "!turns", fmt.Sprintf("15 %d", time.Now().UnixMilli()))
+	leave(t, a, "n", holder.ID)
+	if v := mustDo(t, server, "GET", "lock:n"); v != nil {
+		t.Fatalf("no gap: the key has %v", v)
+	}
+	within(t, 3*time.Second, c, "n", waits, st)
+}
+
+// B hangs and loses its grant, and there is nobody else in the queue. Then it comes back and
+// queues again: what it gets now is a place like any other.
+func TestWhoComesBackAfterALostGrantKeepsItsNewPlace(t *testing.T) {
+	server := serve(t)
+	a, b, c := newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{}), newStore(t, server.Addr(), Options{})
+	holder, hangs := claim(30*time.Second), claim(100*time.Millisecond)
+	join(t, a, "n", holder, lease.Held)
+	join(t, b, "n", hangs, lease.Waiting)
+	leave(t, a, "n", holder.ID)
+	servertest.Eventually(t, 2*time.Second, "the end of the grant", func() bool { return mustDo(t, server, "EXISTS", "lock:n") == int64(0) })
+	join(t, a, "n", claim(30*time.Second), lease.Held)
+	st := join(t, b, "n", hangs, lease.Waiting)
+	join(t, c, "n", claim(30*time.Second), lease.Waiting)
+	if again := join(t, b, "n", hangs, lease.Waiting); again.Ticket != st.Ticket {
+		t.Errorf("it had ticket %d, and has %d", st.Ticket, again.Ticket)
+	}
+}

@@ -1,6 +1,10 @@
 package redismodel
 
-import "strconv"
+import (
+	"maps"
+	"slices"
+	"strconv"
+)
 
 // Reply is what the function answer in prelude.lua puts together.
 type Reply struct {
@@ -193,7 +197,7 @@ func (c *call) tell(message string) {
 	for _, p := range c.n.Queue { // in another order than the hash has; nobody can tell
 		c.tellOne(told, p.ID, message)
 	}
-	for id := range c.n.Entries {
+	for _, id := range slices.Sorted(maps.Keys(c.n.Entries)) {
 		c.tellOne(told, id, message)
 	}
 }
@@ -301,6 +305,9 @@ func (s *Server) Join(lock string, j Joining) Reply {
 			return c.answer("busy", fields{ahead: waiting + held, holder: c.nextInLine(), left: unknown})
 		case j.Most > 0 && waiting >= j.Most:
 			return c.answer("full", fields{ahead: waiting + held, left: unknown})
+		}
+		if waiting == 0 {
+			c.settle()
 		}
 		ticket, prev = draw(), highest
 		n.Last = s.text(digits(ticket), longest+hour)

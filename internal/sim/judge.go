@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"github.com/redlatch/redlatch/internal/lines"
 	"github.com/redlatch/redlatch/internal/redismodel"
 	"github.com/redlatch/redlatch/lease"
 )
@@ -182,6 +183,8 @@ func (j *judge) left(lock, id, only string) {
 func (j *judge) newEpoch(restored bool) {
 	if j.disturbed(); restored {
 		j.restored = j.w.server.epoch
+		// A grant that was used and released is back too, and costs its process its places.
+		j.hazy = j.w.now + int64(lines.Grant+time.Second)
 	}
 	clear(j.undo)
 	for lock, d := range j.names {
@@ -193,7 +196,7 @@ func (j *judge) newEpoch(restored bool) {
 	}
 }
 
-func (j *judge) disturbed() { j.hazy = j.w.now }
+func (j *judge) disturbed() { j.hazy = max(j.hazy, j.w.now) }
 
 // What processes believe.
 
@@ -209,6 +212,7 @@ func (j *judge) begins(a *attempt, h *hold) {
 	h.until = h.wk.p.when(h.keeper.Until())
 	d := j.docket(h.name)
 	switch {
+	case h.weight < lease.Whole: // the fence is for those who hold alone
 	case h.ticket > d.fence || h.epoch < d.epoch:
 	case j.restored > j.drawn[h.ticket]:
 		j.w.result.Revived++
@@ -245,10 +249,18 @@ func (j *judge) apart(h *hold) {
 	}
 	clear(d.holds[len(rest):])
 	d.holds = rest
+	used := h.weight
 	for _, o := range rest {
+		if o == h || o.until <= j.w.now+grain {
+			continue
+		}
+		if o.epoch == h.epoch {
+			used += o.weight
+		}
 		switch {
-		case o == h || o.until <= j.w.now+grain:
-		case o.epoch == h.epoch:
+		case h.capacity < lease.Whole && used > h.capacity:
+			j.w.fail("%d hold %s, with room for %d: %s until %.6f s, and %s until %.6f s", used, h.name, h.capacity, o.id, float64(o.until)/1e9, h.id, float64(h.until)/1e9)
+		case o.epoch == h.epoch && used > h.capacity:
 			j.w.fail("two hold %s: %s until %.6f s, and %s until %.6f s", h.name, o.id, float64(o.until)/1e9, h.id, float64(h.until)/1e9)
 		default:
 			j.w.result.Overlaps++
@@ -311,6 +323,9 @@ func (j *judge) look() {
 		return
 	}
 	for _, lock := range w.names {
+		if w.plan.shares {
+			break // whoever waits asks all the time; whether it gets its turn, next sees
+		}
 		s.model.Now = s.clock()
 		j.before(lock)
 		d, n := j.docket(lock), s.model.Name(lock)
@@ -404,6 +419,11 @@ func (j *judge) next() {
 // rest looks at what is left when nobody does anything any more.
 func (j *judge) rest() {
 	s := j.w.server
+	for lock, q := range s.queues {
+		if q.Advance(time.UnixMicro(s.clock())); len(q.Claims) > 0 && j.stretched == 0 {
+			j.w.fail("at rest %s is on %s", q.Claims[0].ID, lock)
+		}
+	}
 	for _, lock := range j.w.names {
 		s.model.Now = s.clock()
 		n := s.model.Name(lock)

@@ -19,6 +19,7 @@ type plan struct {
 	ttls          []time.Duration
 	maxTTL        time.Duration
 	gaps          bool // Options.Foreign
+	shares        bool // the store is a lease.Queue: readers and writers, and permits
 
 	lossy     bool // the server may forget, fail over, and put its clock forward
 	faults    int
@@ -54,6 +55,9 @@ func newPlan(r *rand.Rand) plan {
 	first := r.IntN(len(all))
 	p.ttls = all[first : first+1+r.IntN(len(all)-first)]
 	p.maxTTL = slices.Max(p.ttls)
+	if r.IntN(6) == 0 {
+		p.shares, p.foreign, p.gaps, p.polls = true, 0, false, 0
+	}
 	p.faultsEnd = 40*time.Second + 2*p.maxTTL
 	p.end = p.faultsEnd + 20*time.Second + 2*p.maxTTL
 	return p
@@ -85,7 +89,10 @@ func newFaults(r *rand.Rand, p plan) []fault {
 		if !p.lossy {
 			kinds = append(kinds, "clock back")
 		} else {
-			kinds = append(kinds, "forget", "fail over", "clock forward", "queue evicted", "fail over", "counter evicted")
+			kinds = append(kinds, "forget", "clock forward")
+			if !p.shares {
+				kinds = append(kinds, "fail over", "queue evicted", "fail over", "counter evicted")
+			}
 		}
 		f.what = kinds[r.IntN(len(kinds))]
 		f.happen = f.deed()

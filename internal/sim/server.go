@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/redismodel"
+	"github.com/redlatch/redlatch/lease"
 )
 
 // server is the Redis server, its clock and the connections that messages go out on. A
@@ -20,6 +21,8 @@ type server struct {
 	epoch int
 
 	conns []*conn
+
+	queues map[string]*lease.Queue // in games with shares
 }
 
 // conn is a subscription's connection. To the server it lives until it is told otherwise.
@@ -34,7 +37,7 @@ type conn struct {
 }
 
 func newServer(w *world) *server {
-	s := &server{w: w, ppm: w.rand.Int64N(8001) - 4000}
+	s := &server{w: w, ppm: w.rand.Int64N(8001) - 4000, queues: make(map[string]*lease.Queue)}
 	s.model.Subscribers = s.subscribers
 	s.model.Publish = s.publish
 	return s
@@ -112,6 +115,7 @@ func (s *server) restart(forgets bool, away time.Duration) {
 		s.down = false
 		if forgets {
 			s.model.Restore(nil)
+			s.queues = make(map[string]*lease.Queue)
 			s.newEpoch(false)
 		}
 		s.w.note("the server is back")

@@ -76,6 +76,9 @@ func (wk *worker) begin() {
 		wk: wk, name: w.names[w.rand.IntN(len(w.names))], waits: w.chance(.5), began: w.now,
 		claim: lease.Claim{ID: fmt.Sprintf("%022d", w.ids), TTL: ttl, NoWait: w.chance(.1)},
 	}
+	if w.plan.shares {
+		w.share(a)
+	}
 	terms := lease.Terms{TTL: ttl, NoRenew: w.chance(.1)}
 	if w.chance(.2) {
 		terms.StopMargin = ttl / 10
@@ -101,7 +104,12 @@ func (a *attempt) look() {
 		a.fail("cancelled")
 		return
 	}
-	if !a.ask.Look(p.clock()) {
+	joins := a.ask.Look(p.clock())
+	if p.w.plan.shares {
+		a.lookShared(joins)
+		return
+	}
+	if !joins {
 		a.waiter = p.wait(p.book.Enroll(a.name, a.claim), a.ask.Last.Rev, a.answered)
 		return
 	}
@@ -177,7 +185,11 @@ func (a *attempt) fail(why string) {
 // takeBack leaves again and again until that is acknowledged, or the lease is over anyway.
 func (p *process) takeBack(name, id string, until lease.Instant) {
 	k, _ := p.book.Forget(name, id, p.clock())
-	p.leave(name, id, "", lines.Remember(k), time.Second, func(_ redismodel.Reply, err error) {
+	leave := p.leave
+	if p.w.plan.shares {
+		leave = p.leaveShared
+	}
+	leave(name, id, "", lines.Remember(k), time.Second, func(_ redismodel.Reply, err error) {
 		if err == nil {
 			p.w.judge.undone(name, id)
 			return
@@ -202,6 +214,8 @@ type hold struct {
 	landed func() // what waits for the renewal on its way
 	timer  int
 
+	weight, capacity int
+
 	// What the judge knows.
 	until int64 // true time at which its trust ends
 	epoch int
@@ -212,6 +226,7 @@ func (a *attempt) holds(st lease.Standing) {
 	a.over = true
 	wk.try = nil
 	h := &hold{wk: wk, name: a.name, id: a.claim.ID, ticket: st.Ticket, keeper: lease.Keep(a.ask.Terms, st.Asked, st.Lease)}
+	h.weight, h.capacity = a.claim.Weight(), a.claim.Capacity()
 	wk.hold = h
 	w.result.Holds++
 	w.note("%v HOLDS %s with ticket %d until %.6f", wk, h.name, h.ticket, float64(p.when(h.keeper.Until()))/1e9)
@@ -253,7 +268,11 @@ func (h *hold) renew() {
 	sent, ttl := p.clock(), h.keeper.TTL()
 	h.flying = true
 	o := h.keeper.Sent(sent)
-	p.renew(h.name, h.id, h.ticket, ttl, lease.AttemptTimeout(ttl), func(st lease.Standing, epoch int, err error) {
+	renew := p.renew
+	if p.w.plan.shares {
+		renew = p.renewShared
+	}
+	renew(h.name, h.id, h.ticket, ttl, lease.AttemptTimeout(ttl), func(st lease.Standing, epoch int, err error) {
 		h.flying = false
 		if h.over {
 			if h.landed != nil {
@@ -347,6 +366,7 @@ func (f *foreigner) poll(name string, tries int) {
 		}
 		f.turn++
 		h := &hold{name: name, id: value, until: asked + int64(ttl-lease.Drift(ttl)), epoch: w.server.epoch}
+		h.weight, h.capacity = lease.Whole, lease.Whole
 		w.judge.add(h)
 		w.after(w.between(0, ttl*5/4), func() {
 			w.judge.ends(h)

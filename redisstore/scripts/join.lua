@@ -80,6 +80,7 @@ else
     return answer('busy', { ahead = waiting + held, holder = next_in_line() })
   end
   if most > 0 and waiting >= most then return answer('full', { ahead = waiting + held }) end
+  if waiting == 0 then settle() end -- with anybody there it was called above
   ticket, prev = digits(draw()), digits(highest)
   -- What has its end from the beginning comes first. Where nothing can be given an end
   -- later, nothing else is written.
