@@ -97,8 +97,8 @@ func (p *process) renewShared(name, id string, ticket uint64, ttl, timeout time.
 func (p *process) leaveShared(name, id, _, _ string, timeout time.Duration, done func(redismodel.Reply, error)) *flight {
 	return p.call(timeout, func() func() {
 		p.w.server.onQueue(name, func(q *lease.Queue, now time.Time) {
-			q.Leave(id, lease.Seal{}, now)
-			q.Leave(id, lease.Seal{}, now) // a copy of its join may be on its way: see drivertest.Faulty
+			q.Leave(id, 0, lease.Seal{}, now)
+			q.Leave(id, 0, lease.Seal{}, now) // a copy of its join may be on its way: see drivertest.Faulty
 		})
 		p.w.judge.leaves[id] = p.w.server.epoch
 		return func() {}
