@@ -42,6 +42,9 @@ var layers = map[string][]string{
 // forTests may be imported by every test besides.
 var forTests = []string{"memstore", "drivertest", "internal/servertest", "internal/relay", "internal/redismodel"}
 
+// ownTests are what the tests of single packages may import besides.
+var ownTests = map[string][]string{"quorum": {"."}}
+
 // A source is what the architecture says something about: one Go file.
 type source struct {
 	dir        string // from the root of the repository, with slashes
@@ -159,7 +162,7 @@ func (s source) judge(key, imported string) string {
 	of, _ := place(dir)
 	allowed := slices.Contains(layers[key], dir) ||
 		of == key && strings.HasSuffix(key, "/...") ||
-		s.isTest() && (dir == s.dir || slices.Contains(forTests, dir))
+		s.isTest() && (dir == s.dir || slices.Contains(forTests, dir) || slices.Contains(ownTests[s.dir], dir))
 	if allowed {
 		return ""
 	}

@@ -18,11 +18,7 @@ import (
 // when the network fails; the first copy can be stuck in a proxy or a socket, and would
 // take the lock for nobody after its claim has long left.
 func (s *Store) Leave(ctx context.Context, name, id string, ticket uint64, seal lease.Seal) (lease.Standing, error) {
-	if ticket != 0 {
-		return s.leaveHold(ctx, name, id, ticket, seal)
-	}
-	remember, waited := s.forget(name, id)
-	st, err := s.leave(ctx, name, id, "", remember, seal)
+	st, waited, err := s.leaveAs(ctx, name, id, ticket, seal)
 	if err == nil {
 		s.leftHere(name, waited, &st)
 		s.noteSeal(ctx, name, st, leaving{id: id, seal: seal})
@@ -30,18 +26,19 @@ func (s *Store) Leave(ctx context.Context, name, id string, ticket uint64, seal 
 	return st, err
 }
 
-// leaveHold takes the claim out if it holds with that ticket. The claim may have come back
-// with another one: what this Store knows of it goes only with the right one.
-func (s *Store) leaveHold(ctx context.Context, name, id string, ticket uint64, seal lease.Seal) (lease.Standing, error) {
-	st, err := s.leave(ctx, name, id, strconv.FormatUint(ticket, 10), "no", seal)
+// leaveAs takes the claim out, or only the hold with that ticket. The claim may have come
+// back with another one: what this Store knows of it goes only with the right one.
+func (s *Store) leaveAs(ctx context.Context, name, id string, ticket uint64, seal lease.Seal) (st lease.Standing, waited bool, err error) {
+	if ticket == 0 {
+		remember, waited := s.forget(name, id)
+		st, err = s.leave(ctx, name, id, "", remember, seal)
+		return st, waited, err
+	}
+	st, err = s.leave(ctx, name, id, strconv.FormatUint(ticket, 10), "no", seal)
 	s.mu.Lock()
 	s.book.ForgetHold(name, id, ticket, st.State == lease.Held, elapsed.Now())
 	s.mu.Unlock()
-	if err == nil {
-		s.leftHere(name, false, &st)
-		s.noteSeal(ctx, name, st, leaving{id: id, seal: seal})
-	}
-	return st, err
+	return st, false, err
 }
 
 // noteSeal lets a name be listed that a leave has closed, and that nobody may have in his

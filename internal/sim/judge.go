@@ -41,8 +41,7 @@ type docket struct {
 	holder  string // as the server has it
 	ticket  uint64 // the highest that it has granted in this epoch
 	waiting map[string]*place
-	drawn   uint64            // the highest ticket of a claim that was told to wait
-	tickets map[string]uint64 // the last of each
+	drawn   uint64 // the highest ticket of a claim that was told to wait
 
 	freed   string // why the lock was last free
 	lastHad string // who had it before

@@ -5,7 +5,7 @@ package mutants
 var doubtMutants = []Mutant{
 	{
 		Name: "a release that failed is forgotten", Rule: "6.4",
-		File: "held.go", Old: "		h.l.leavings.addSealed(h.name, h.token.ID, seal, h.kept.keeper.Until().Add(lease.Drift(h.o.TTL)))\n", New: "",
+		File: "held.go", Old: "		h.l.leavings.addSealed(h.name, h.token.ID, seal, end)\n", New: "",
 		Dir: ".", Run: "TestRule4",
 	},
 	{
