@@ -264,7 +264,7 @@ func TestQueueBoundHoldsOverAllProcesses(t *testing.T) {
 }
 
 // A server that comes back empty: each hold has one verdict, and nobody asks for it twice.
-// 100,000 of them are measured by the command verify/cmd/restart.
+// 100,000 of them are measured by the command verify/cmd/herd.
 func TestRestartedEmptyEachHoldHasOneVerdict(t *testing.T) {
 	t.Parallel()
 	server := stateServer(t)
