@@ -170,14 +170,19 @@ func run(length, every time.Duration, kind string, leak bool) ([]growth.Grown, e
 			}
 		})
 	}
+	var counting sync.Mutex // whoever counts has a connection too, which is not to be killed
 	work.Go(func() {
 		for pause(ctx, 2*time.Second) {
+			counting.Lock()
 			p.disturb(name())
+			counting.Unlock()
 		}
 	})
 	var samples []growth.Sample
 	for pause(ctx, every) {
+		counting.Lock()
 		s, err := sample(p)
+		counting.Unlock()
 		if err != nil {
 			return nil, err
 		}
