@@ -71,10 +71,10 @@ func merge(queues []lease.Queue, majority int) lease.Queue {
 	slices.SortFunc(clocks, time.Time.Compare)
 	all := lease.Queue{Now: clocks[len(clocks)/2], Last: atMajority(lasts, majority)}
 	sights := make(map[string][]sight)
-	var seal lease.Seal
+	var seals []lease.Seal
 	for _, q := range queues {
-		if s := q.Seal(); s.For > seal.For {
-			seal = s
+		if s := q.Seal(); s.Closed() {
+			seals = append(seals, s)
 		}
 		for _, e := range q.Holders() {
 			skew := all.Now.Sub(q.Now)
@@ -91,10 +91,28 @@ func merge(queues []lease.Queue, majority int) lease.Queue {
 			all.Claims = append(all.Claims, holder(seen, majority))
 		}
 	}
-	if seal.Closed() {
-		all.SetSeal(seal)
+	// A minority that is closed keeps nobody out.
+	if len(queues)-len(seals) < majority {
+		all.SetSeal(prevailing(seals))
 	}
 	return all
+}
+
+// prevailing is the seal that most of them are, for as long as the last of those lasts.
+func prevailing(seals []lease.Seal) lease.Seal {
+	times := make(map[lease.Seal]int)
+	ends := make(map[lease.Seal]time.Duration)
+	var most lease.Seal
+	for _, s := range seals {
+		end := s.For
+		s.For = 0
+		ends[s] = max(ends[s], end)
+		if times[s]++; times[s] > times[most] {
+			most = s
+		}
+	}
+	most.For = ends[most]
+	return most
 }
 
 // holder is the holder that a majority sees.

@@ -17,7 +17,10 @@ func (s *Store) Leave(ctx context.Context, name, id string, ticket uint64, seal 
 	if err := ended(ctx); err != nil {
 		return lease.Standing{}, err
 	}
-	seats, waited := s.leaves(name, id, ticket)
+	seats, state := s.leaves(name, id, ticket)
+	if state == lease.Waiting {
+		seal = lease.Seal{} // a round may be on its way, and have got a few servers: they would close
+	}
 	l := &left{s: s, name: name, asked: asked, fence: ticket, poll: vote.NewPoll(len(s.members)), errs: make([]error, len(s.members)), once: true}
 	type answer struct {
 		i   int
@@ -46,29 +49,32 @@ func (s *Store) Leave(ctx context.Context, name, id string, ticket uint64, seal 
 		select {
 		case a := <-answers:
 			if l.heard(a.i, a.st, a.err) {
-				return l.done(waited)
+				return l.done(state == lease.Waiting)
 			}
 		case <-ctx.Done():
 			return lease.Standing{}, &driver.Fault{Kind: driver.Unavailable, Err: ctx.Err()}
 		}
 	}
-	return l.done(waited)
+	return l.done(state == lease.Waiting)
 }
 
-// leaves forgets the claim, and returns what is known of it at the members. With a ticket
-// it must be the hold with that fence.
-func (s *Store) leaves(name, id string, ticket uint64) (seats []seat, waited bool) {
+// leaves forgets the claim, and returns what is known of it at the members, and whether it
+// waits or holds. With a ticket it must be the hold with that fence. Gone: it is not known.
+func (s *Store) leaves(name, id string, ticket uint64) (seats []seat, state lease.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	k := s.claims[place{name, id}]
 	if k == nil || ticket != 0 && (!k.held || k.fence != ticket) {
-		return nil, false
+		return nil, lease.Gone
+	}
+	state = lease.Waiting
+	if k.held {
+		state = lease.Held
 	}
 	seats = append(seats, k.seats...)
-	waited = k.w != nil && k.w.queued != 0
 	s.strike(k)
-	return seats, waited
+	return seats, state
 }
 
 // ticketAt is what the hold has at member i; 0 if all of the claim is to go.
