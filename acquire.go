@@ -17,7 +17,7 @@ const callTimeout = 5 * time.Second
 
 // firstTry is how long the first call may take, however short MaxWait is: whoever does not
 // want to wait still wants an answer.
-const firstTry = time.Second
+const firstTry = 100 * time.Millisecond
 
 var errMaxWait = errors.New("MaxWait is over")
 

@@ -261,6 +261,7 @@ func (h *hold) leaveStore(held time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	var said error // the last one that was not our own impatience
 	for fails := 0; ; {
 		first := !h.tried
 		h.tried = true
@@ -269,7 +270,10 @@ func (h *hold) leaveStore(held time.Duration) error {
 			return h.judge(st, first)
 		}
 		fails++
-		err = storeError(err)
+		if ctx.Err() != nil && said != nil {
+			err = said
+		}
+		said, err = err, storeError(err)
 		if errors.Is(err, ErrUnavailable) && pause(ctx, min(backoff(fails), h.o.TTL/10)) {
 			continue
 		}
