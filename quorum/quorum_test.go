@@ -410,6 +410,20 @@ func TestManyOverServersThatComeAndGo(t *testing.T) {
 	})
 }
 
+// Two processes with two of four servers each: nobody has the lock.
+func TestFourServersNeedThree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := cluster(4)
+		l := locker(t, nodes)
+		for _, n := range nodes[:2] {
+			mustJoin(t, n.now, "x")
+		}
+		if held, err := l.TryLock(t.Context(), "x", redlatch.Options{}); !errors.Is(err, redlatch.ErrHeld) {
+			t.Errorf("%v, %v: two of four servers are no majority", held, err)
+		}
+	})
+}
+
 func mustJoin(t *testing.T, s driver.Store, name string) {
 	t.Helper()
 	st, err := s.Join(t.Context(), name, lease.Claim{ID: lease.NewID(), TTL: time.Hour})

@@ -26,7 +26,7 @@ type Mutant struct {
 // All returns every mutant.
 func All() []Mutant {
 	var all []Mutant
-	for _, some := range [][]Mutant{timeMutants, doubtMutants, redisMutants, fileMutants, simMutants} {
+	for _, some := range [][]Mutant{timeMutants, doubtMutants, redisMutants, fileMutants, simMutants, quorumMutants} {
 		all = append(all, some...)
 	}
 	return all

@@ -85,7 +85,7 @@ func TestEveryRuleHasAMutant(t *testing.T) {
 	rules := []string{
 		"6.1", "6.2", "6.3", "6.4", "6.5", "6.6", "6.7", "6.8", "6.9", "6.10",
 		"7 keys", "7 join", "7 release", "7 order", "7 subscription", "7 ticket", "7 grant", "7 nets", "7 break", "7 scripts",
-		"files",
+		"8 quorum", "8 fence", "files",
 	}
 	for _, rule := range rules {
 		if !slices.ContainsFunc(All(), func(m Mutant) bool { return m.Rule == rule }) {
