@@ -35,7 +35,7 @@ var layers = map[string][]string{
 	"internal/servertest": {},
 	"internal/relay":      {},
 	"cmd/redlatch/...":    {".", "lease", "driver", "memstore", "filestore", "redisstore", "internal/elapsed"},
-	"verify/...":          {".", "lease", "driver", "drivertest", "memstore", "filestore", "redisstore", "internal/elapsed", "internal/servertest", "internal/relay"},
+	"verify/...":          {".", "lease", "driver", "drivertest", "memstore", "filestore", "redisstore", "quorum", "internal/elapsed", "internal/servertest", "internal/relay"},
 	"bench/...":           {".", "lease", "driver", "memstore", "filestore", "redisstore", "internal/servertest", "internal/relay"},
 }
 

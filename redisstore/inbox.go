@@ -398,6 +398,7 @@ func (s *Store) listens() bool {
 // hear begins to listen for whoever holds something for longer than a moment: for less,
 // no process needs a second connection.
 func (in *inbox) hear() {
+	in.s.lifeline.prepare()
 	if in.s.Wanted() && !in.s.opts.Poll {
 		in.start()
 	}

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -20,14 +21,19 @@ type lifeline struct {
 	shared redis.UniversalClient // the program's
 
 	mu     sync.Mutex
-	own    *redis.Client // nil: not needed yet, or not to be had
-	detour bool          // the next renewal goes over the program's
-	closed bool
+	own     *redis.Client // nil: not needed yet, or not to be had
+	detour  bool          // the next renewal goes over the program's
+	warming bool          // a connection is being made
+	closed  bool
 }
 
 const (
 	// A renewal ends after a second at the latest, and so does what it waits for.
 	lifelineTimeout = time.Second
+
+	// To connect and to be greeted takes several round trips, of which a renewal has time for
+	// one. So a connection that a renewal could not wait for is made without it.
+	warmTimeout = 5 * time.Second
 
 	// Two, so that a batch which hangs does not hold up the next one.
 	lifelineConns = 2
@@ -64,7 +70,37 @@ func (l *lifeline) failed(over redis.UniversalClient) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	l.detour = over != l.shared
+	if l.detour = over != l.shared; l.detour {
+		l.startWarm()
+	}
+}
+
+// prepare makes the connection for the first renewal, which is some time ahead.
+func (l *lifeline) prepare() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if l.own == nil && l.connect() {
+		l.startWarm()
+	}
+}
+
+func (l *lifeline) startWarm() {
+	if !l.warming && !l.closed {
+		l.warming = true
+		go l.warm(l.own)
+	}
+}
+
+// warm makes a connection, so that a later renewal finds it ready.
+func (l *lifeline) warm(own *redis.Client) {
+	ctx, cancel := context.WithTimeout(context.Background(), warmTimeout)
+	defer cancel()
+	_ = own.Ping(ctx).Err() // the next renewal finds out
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.warming = false
 }
 
 // connect reports whether there is a client of our own, which it makes if it can. That
@@ -76,7 +112,7 @@ func (l *lifeline) connect() bool {
 	}
 	o := *program.Options()
 	o.PoolSize, o.MaxActiveConns, o.MaxIdleConns, o.MinIdleConns, o.PipelinePoolSize = lifelineConns, lifelineConns, 0, 0, -1
-	o.DialTimeout, o.PoolTimeout = lifelineTimeout, lifelineTimeout
+	o.DialTimeout, o.PoolTimeout = warmTimeout, lifelineTimeout
 	o.ContextTimeoutEnabled = true // a call that is given up frees its connection
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.Limiter = nil // the program's breaker is about the program's commands

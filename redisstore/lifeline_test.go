@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/driver"
+	"github.com/redlatch/redlatch/internal/relay"
 	"github.com/redlatch/redlatch/internal/servertest"
 	"github.com/redlatch/redlatch/lease"
 )
@@ -53,6 +54,25 @@ func TestAProgramThatDrainsItsPoolLosesNoLock(t *testing.T) {
 	if st, err := s.Leave(ctx, "n", c.ID, 0, lease.Seal{}); err != nil || st.State != lease.Held {
 		t.Errorf("leave: %+v, %v", st, err)
 	}
+}
+
+// A connection takes more round trips than a renewal has time for.
+func TestARenewalOnASlowNetworkFindsItsConnectionMade(t *testing.T) {
+	server := serve(t)
+	r := relay.Start(t, server.Addr())
+	o := pool(server)
+	o.Addr = r.Addr()
+	s := storeWith(t, o, Options{})
+	c := claim(30 * time.Second)
+	st := join(t, s, "n", c, lease.Held)
+	drain(t, s.client.(*redis.Client))
+	r.Delay(relay.Replies, 300*time.Millisecond)
+	ref := driver.Ref{Name: "n", Token: lease.Token{ID: c.ID, Ticket: st.Ticket, Owner: c.Owner}, TTL: c.TTL}
+	servertest.Eventually(t, 10*time.Second, "a renewal", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 450*time.Millisecond)
+		defer cancel()
+		return s.Renew(ctx, []driver.Ref{ref})[0].Err == nil
+	})
 }
 
 // Where connections of the Store's own cannot be had, renewals go over the program's.
