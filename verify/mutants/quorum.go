@@ -29,7 +29,7 @@ var quorumMutants = []Mutant{
 	},
 	{
 		Name: "one server votes twice", Rule: "8 quorum",
-		File: "quorum/round.go", Old: "id != \"\" && id == st.Node.ID", New: "false",
+		File: "quorum/round.go", Old: "id != \"\" && id == st.Node.ID", New: "id == \"\"",
 		Dir: "quorum", Run: "TestOneServerHasOneVote",
 	},
 	{

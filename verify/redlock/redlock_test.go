@@ -141,7 +141,7 @@ func TestARestartedServerDoesNotVote(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close(context.Background())
+	defer func() { _ = l.Close(context.Background()) }()
 	try := func() error {
 		held, err := l.TryLock(t.Context(), "x", redlatch.Options{TTL: 2 * time.Second})
 		if err == nil {
