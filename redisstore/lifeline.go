@@ -20,7 +20,7 @@ import (
 type lifeline struct {
 	shared redis.UniversalClient // the program's
 
-	mu     sync.Mutex
+	mu      sync.Mutex
 	own     *redis.Client // nil: not needed yet, or not to be had
 	detour  bool          // the next renewal goes over the program's
 	warming bool          // a connection is being made
