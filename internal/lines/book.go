@@ -138,8 +138,18 @@ func (b *Book) Forget(name, id string, now lease.Instant) (k *Claim, waited bool
 	if k = b.Claim(name, id); k != nil {
 		waited = k.W != nil && k.W.queued != 0
 		b.strike(k, now)
+		b.unanswered(k, now)
 	}
 	return k, waited
+}
+
+// unanswered sees to it that the others of the process look, where a claim is given up that
+// was handed the lock and has not been heard of since: when such a grant is over, the server
+// takes the process for frozen, and all its places for that name are gone.
+func (b *Book) unanswered(k *Claim, now lease.Instant) {
+	if l := b.lines[k.Name]; l != nil && k.Doubt && k.W != nil && k.W.Grant.Ticket != 0 {
+		b.lookAll(l.waiting, 100*time.Millisecond, max(now, k.W.Grant.At.Add(k.W.Grant.Lease)))
+	}
 }
 
 // ForgetHold strikes the claim out if it holds with that ticket, or was found to: it may have

@@ -242,6 +242,9 @@ func (n *Name) tidy() {
 	}
 }
 
+// Rank is the place of the claim in the queue, -1 where it has none.
+func (n *Name) Rank(id string) int { return n.rank(id) }
+
 func (n *Name) rank(id string) int {
 	return slices.IndexFunc(n.Queue, func(p Place) bool { return p.ID == id })
 }

@@ -321,6 +321,7 @@ func (j *judge) look() {
 	if w.over {
 		return
 	}
+	j.places()
 	for _, lock := range w.names {
 		if w.plan.shares {
 			break // whoever waits asks all the time; whether it gets its turn, next sees
@@ -339,6 +340,25 @@ func (j *judge) look() {
 		}
 	}
 	j.next()
+}
+
+// places: a process that was out of order notices, and its waiters have places again.
+func (j *judge) places() {
+	w, settled := j.w, int64(6*time.Second)
+	if w.plan.ttls[0] < 10*time.Second || w.server.down {
+		return // a shorter grant can be lost before anybody notices
+	}
+	for _, p := range w.procs {
+		if p.dead || p.sub == nil || p.hazy+settled > w.now {
+			continue
+		}
+		for k, wt := range p.waiters {
+			n := w.server.model.Name(k.Name)
+			if holder, _ := n.Holder(); wt.poke == nil && !k.Held && holder != k.ID && n.Rank(k.ID) < 0 && j.hazy < wt.began && wt.began+settled < w.now {
+				w.fail("%s of %v sleeps since %.3f s and has no place on %s", k.ID, p, float64(wt.began)/1e9, k.Name)
+			}
+		}
+	}
 }
 
 // owed is the first waiter that is well and sleeps.

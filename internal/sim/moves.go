@@ -196,11 +196,12 @@ type waiter struct {
 	over  bool
 	woken bool // a look is under way
 	timer int  // the one that counts
+	began int64
 	poke  *flight
 }
 
 func (p *process) wait(k *lines.Claim, rev uint64, done func(lease.Standing, error)) *waiter {
-	wt := &waiter{p: p, k: k, rev: rev, done: done}
+	wt := &waiter{p: p, k: k, rev: rev, done: done, began: p.w.now}
 	p.book.Sleeps(k)
 	p.waiters[k] = wt
 	wt.look()

@@ -85,7 +85,7 @@ func newFaults(r *rand.Rand, p plan) []fault {
 			lasts: time.Duration(r.Int64N(int64([]time.Duration{time.Second, 6 * time.Second, 20 * time.Second}[r.IntN(3)]))),
 		}
 		// A clock that is put back and a counter that is lost are not survived together.
-		kinds := []string{"pause", "pause", "pause", "suspend", "cut", "cut", "subscription dies", "crash", "slow", "restart"}
+		kinds := []string{"pause", "pause", "pause", "suspend", "cut", "cut", "subscription dies", "crash", "slow", "restart", "hang at a call", "hang at a renewal"}
 		if !p.lossy {
 			kinds = append(kinds, "clock back")
 		} else {
@@ -117,6 +117,10 @@ func (f fault) deed() func(w *world) {
 			p.killSubscription(f.silent)
 		case "crash":
 			p.crash(f.silent)
+		case "hang at a call":
+			p.snare = w.between(0, w.plan.maxTTL)
+		case "hang at a renewal":
+			p.snareRenewal = w.between(0, w.plan.maxTTL)
 		case "slow":
 			p.slow(f.lasts)
 		case "clock back":

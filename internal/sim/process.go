@@ -30,7 +30,10 @@ type process struct {
 
 	cutUntil  int64 // nothing gets in or out
 	slowUntil int64
-	hazy      int64 // the last time that anything about it was out of order
+	snare     time.Duration // for so long it hangs with its next call
+
+	snareRenewal time.Duration // the same with the next renewal
+	hazy         int64         // the last time that anything about it was out of order
 
 	book    lines.Book
 	waiters map[*lines.Claim]*waiter
@@ -357,6 +360,12 @@ const readTimeout = 5 * time.Second
 
 func (p *process) send(f *flight, do func() func(), retries int) {
 	w := p.w
+	if d := p.snare; d > 0 {
+		// The worst moment: it hangs while its answer is there, and then cannot say anything.
+		p.snare = 0
+		p.pause(d)
+		w.after(4*(w.plan.delay+w.plan.jitter), func() { p.cut(d + w.plan.maxTTL) })
+	}
 	lost := w.plan.lost
 	if w.quiet || w.game.Calm {
 		lost = 0
@@ -384,15 +393,17 @@ func (p *process) send(f *flight, do func() func(), retries int) {
 			p.breaks(f, do, retries)
 			return
 		}
-		p.receive(w.now+int64(p.delay()), func() {
+		w.after(p.delay(), func() {
 			if p.isCut() {
 				p.breaks(f, do, retries)
 				return
 			}
-			if !f.over {
-				reply()
-				f.end(nil)
-			}
+			p.receive(w.now, func() { // it may stand in a buffer until the process runs
+				if !f.over {
+					reply()
+					f.end(nil)
+				}
+			})
 		})
 	})
 }

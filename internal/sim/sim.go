@@ -168,7 +168,8 @@ func (w *world) calm() {
 	w.quiet = true
 	w.note("the faults are over")
 	for _, p := range w.procs {
-		p.cutUntil, p.hazy = min(p.cutUntil, w.now), min(p.hazy, w.now+int64(2*readTimeout))
+		p.snare, p.snareRenewal = 0, 0
+		p.cutUntil, p.hazy = min(p.cutUntil, w.now), max(p.asleep, min(p.hazy, w.now+int64(2*readTimeout)))
 	}
 	w.server.heal()
 }

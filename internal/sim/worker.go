@@ -267,6 +267,7 @@ func (h *hold) renew() {
 	p := h.wk.p
 	sent, ttl := p.clock(), h.keeper.TTL()
 	h.flying = true
+	p.snare, p.snareRenewal = max(p.snare, p.snareRenewal), 0
 	o := h.keeper.Sent(sent)
 	renew := p.renew
 	if p.w.plan.shares {

@@ -138,6 +138,21 @@ var simMutants = []Mutant{
 		Dir: "internal/sim", Run: "TestGamesThatWereLost",
 	},
 	{
+		Name: "games: a lost grant is looked at after its process has queued again", Rule: "7 order",
+		File: "internal/redismodel/scripts.go", Old: "		if waiting == 0 {\n			c.settle()\n		}\n", New: "",
+		Dir: "internal/sim", Run: "TestGamesThatWereLost",
+	},
+	{
+		Name: "a lost grant is looked at after its process has queued again", Rule: "7 order",
+		File: "redisstore/scripts/join.lua", Old: "  if waiting == 0 then settle() end", New: "",
+		Dir: "redisstore", Run: "TestWhoComesBack",
+	},
+	{
+		Name: "games: readers are not counted", Rule: "6.1",
+		File: "lease/queue.go", Old: "		used += e.Weight()\n		if used > e.Capacity() {\n			return", New: "		used += e.Weight()\n		if e.Mode == Exclusive && used > e.Capacity() {\n			return",
+		Dir: "internal/sim", Run: "TestSeeds",
+	},
+	{
 		Name: "games: the queue has no end", Rule: "7 keys",
 		File: "internal/redismodel/scripts.go", Old: "	if len(c.n.Queue) > 0 && c.n.queueEnd < end {", New: "	if false {",
 		Dir: "internal/sim", Run: "TestSeeds",
