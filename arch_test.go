@@ -34,7 +34,7 @@ var layers = map[string][]string{
 	"internal/sim/...":    {"lease", "internal/lines", "internal/redismodel"},
 	"internal/servertest": {},
 	"internal/relay":      {},
-	"cmd/redlatch/...":    {".", "lease", "driver", "memstore", "filestore", "redisstore", "internal/elapsed"},
+	"cmd/redlatch/...":    {".", "lease", "driver", "memstore", "filestore", "redisstore", "quorum", "internal/elapsed"},
 	"verify/...":          {".", "lease", "driver", "drivertest", "memstore", "filestore", "redisstore", "quorum", "internal/elapsed", "internal/servertest", "internal/relay"},
 	"bench/...":           {".", "lease", "driver", "memstore", "filestore", "redisstore", "internal/servertest", "internal/relay"},
 }

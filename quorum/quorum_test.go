@@ -410,6 +410,25 @@ func TestManyOverServersThatComeAndGo(t *testing.T) {
 	})
 }
 
+// A server that refuses, and another one that answers first, are no reason to say that too
+// few have answered: the lock is held.
+func TestHeldIsNotNoQuorum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := cluster(3)
+		other := locker(t, nodes)
+		if _, err := other.Lock(t.Context(), "x", redlatch.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		l := locker(t, nodes)
+		nodes[0].set(func(n *node) { n.state = refuses })
+		nodes[2].set(func(n *node) { n.late = 50 * time.Millisecond })
+		if _, err := l.TryLock(t.Context(), "x", redlatch.Options{}); !errors.Is(err, redlatch.ErrHeld) {
+			t.Errorf("%v, want that it is held", err)
+		}
+	})
+}
+
 // Two processes with two of four servers each: nobody has the lock.
 func TestFourServersNeedThree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

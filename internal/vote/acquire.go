@@ -103,12 +103,19 @@ func (a *Acquire) Raised(i int, fence uint64, held bool) {
 // State is how the round stands.
 func (a *Acquire) State() State {
 	switch most := a.count(granted) + a.count(silent); {
-	case a.count(left) > 0 || most < Majority(len(a.seats)):
+	case a.count(left) > 0, most < Majority(len(a.seats)) && a.known():
 		return Lost
 	case a.common() != 0, a.fence != 0 && a.settled(a.fence):
 		return Won
 	}
 	return Open
+}
+
+// known reports that enough is known to say why a round is lost: that others have the name
+// is not the same as that too few have answered.
+func (a *Acquire) known() bool {
+	n, yes, no := len(a.seats), a.count(granted), a.count(refused)
+	return a.count(silent) == 0 || yes+no >= Majority(n) || no > n-Majority(n)
 }
 
 // common is the ticket that a majority gave, 0 if there is none: in most cases the proposed
