@@ -73,6 +73,11 @@ var quorumMutants = []Mutant{
 		Dir: "quorum", Run: "TestAServerThatHangsIsLeftAlone",
 	},
 	{
+		Name: "a held lock is called no quorum", Rule: "8 quorum",
+		File: "internal/vote/acquire.go", Old: "most < Majority(len(a.seats)) && a.known():", New: "most < Majority(len(a.seats)):",
+		Dir: "quorum", Run: "TestHeldIsNotNoQuorum",
+	},
+	{
 		Name: "a lease may be longer than servers are watched for", Rule: "8 quorum",
 		File: "quorum/join.go", Old: "	case ttl > s.o.LongestTTL:\n", New: "	case false:\n",
 		Dir: "quorum", Run: "TestALeaseLonger",
