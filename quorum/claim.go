@@ -22,7 +22,7 @@ type claim struct {
 
 	held  bool
 	fence uint64
-	until lease.Instant // held: the lease is over then at the latest
+	until lease.Instant // held, or was: the lease is over then at the latest; 0: it never was
 	gone  bool          // has left, or was never queued
 	w     *waiting      // nil if it never had to wait
 }
@@ -70,7 +70,8 @@ func (s *Store) enroll(name, id string) *claim {
 func (s *Store) sweep() {
 	now, looks := elapsed.Now(), 8
 	for _, k := range s.claims {
-		if k.held && k.until.Add(time.Minute) < now {
+		waits := k.w != nil && k.w.queued != 0
+		if !waits && k.until != 0 && k.until.Add(time.Minute) < now {
 			s.strike(k)
 		}
 		if looks--; looks == 0 {

@@ -18,7 +18,7 @@ func (s *Store) Leave(ctx context.Context, name, id string, ticket uint64, seal 
 		return lease.Standing{}, err
 	}
 	seats, state := s.leaves(name, id, ticket)
-	if state == lease.Waiting {
+	if seats != nil && state != lease.Held {
 		seal = lease.Seal{} // a round may be on its way, and have got a few servers: they would close
 	}
 	l := &left{s: s, name: name, asked: asked, fence: ticket, poll: vote.NewPoll(len(s.members)), errs: make([]error, len(s.members)), once: true}
@@ -58,8 +58,8 @@ func (s *Store) Leave(ctx context.Context, name, id string, ticket uint64, seal 
 	return l.done(state == lease.Waiting)
 }
 
-// leaves forgets the claim, and returns what is known of it at the members, and whether it
-// waits or holds. With a ticket it must be the hold with that fence. Gone: it is not known.
+// leaves forgets the claim, and returns what is known of it at the members, nil if nothing is,
+// and whether it waits or holds. With a ticket it must be the hold with that fence.
 func (s *Store) leaves(name, id string, ticket uint64) (seats []seat, state lease.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,9 +68,11 @@ func (s *Store) leaves(name, id string, ticket uint64) (seats []seat, state leas
 	if k == nil || ticket != 0 && (!k.held || k.fence != ticket) {
 		return nil, lease.Gone
 	}
-	state = lease.Waiting
-	if k.held {
+	switch {
+	case k.held:
 		state = lease.Held
+	case k.w != nil && k.w.queued != 0:
+		state = lease.Waiting
 	}
 	seats = append(seats, k.seats...)
 	s.strike(k)

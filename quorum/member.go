@@ -31,7 +31,7 @@ type leaving struct {
 	ticket   uint64
 	seal     lease.Seal
 	until    lease.Instant
-	done     func() // called when it was acknowledged; may be nil
+	done     func() // called when there is nothing more to be done about it; may be nil
 }
 
 var errHeldBack = errors.New("not asked")
@@ -103,10 +103,6 @@ func (m *member) undo(l leaving) {
 func (m *member) work() {
 	for fails := 0; ; {
 		m.mu.Lock()
-		now := elapsed.Now()
-		for len(m.undone) > 0 && m.undone[0].until < now {
-			m.undone = m.undone[1:]
-		}
 		if len(m.undone) == 0 {
 			m.undone, m.busy = nil, false
 			m.mu.Unlock()
@@ -114,6 +110,10 @@ func (m *member) work() {
 		}
 		l := m.undone[0]
 		m.mu.Unlock()
+		if l.until < elapsed.Now() { // it has ended by itself
+			m.ended(l)
+			continue
+		}
 		err := m.call(m.s.ctx, func(ctx context.Context) error {
 			_, err := m.Store.Leave(ctx, l.name, l.id, l.ticket, l.seal)
 			return err
@@ -121,12 +121,7 @@ func (m *member) work() {
 		switch {
 		case err == nil || kindOf(err) != driver.Unavailable: // it will not do it the next time either
 			fails = 0
-			m.mu.Lock()
-			m.undone = m.undone[1:]
-			m.mu.Unlock()
-			if l.done != nil && err == nil {
-				l.done()
-			}
+			m.ended(l)
 			continue
 		case m.s.ctx.Err() != nil:
 			return
@@ -135,6 +130,16 @@ func (m *member) work() {
 		if !sleep(m.s.ctx, min(20*time.Millisecond<<min(fails, 10), time.Second)) {
 			return
 		}
+	}
+}
+
+// ended strikes the first one out.
+func (m *member) ended(l leaving) {
+	m.mu.Lock()
+	m.undone = m.undone[1:]
+	m.mu.Unlock()
+	if l.done != nil {
+		l.done()
 	}
 }
 

@@ -257,6 +257,31 @@ func TestServersThatForget(t *testing.T) {
 	})
 }
 
+// A claim whose hold was lost joins again: as a new one, with a ticket of its own, and for good.
+func TestALostClaimJoinsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := cluster(3)
+		s := over(t, nodes)
+		c := lease.Claim{ID: lease.NewID(), TTL: 30 * time.Second, NoWait: true}
+		first, err := s.Join(t.Context(), "x", c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		nodes[0].wipe()
+		nodes[1].wipe()
+		second, err := s.Join(t.Context(), "x", c)
+		if err != nil || second.State != lease.Held || second.Ticket <= first.Ticket {
+			t.Fatalf("%v with ticket %d after %d, error %v", second.State, second.Ticket, first.Ticket, err)
+		}
+		time.Sleep(5 * time.Second)
+		q, err := s.Inspect(t.Context(), "x")
+		if err != nil || len(q.Holders()) != 1 || q.Holders()[0].ID != c.ID || q.Holders()[0].Ticket != second.Ticket {
+			t.Errorf("held by %v, error %v", q.Holders(), err)
+		}
+	})
+}
+
 // A renewal that misses the majority takes nothing away: trust runs to its end.
 func TestARenewalThatMissesTheMajority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -212,22 +212,32 @@ func (r *renewal) gone(j int) lease.Standing {
 			st.Seal = a.Seal
 		}
 	}
-	s := r.s
-	s.mu.Lock()
-	k := s.claims[place{ref.Name, ref.Token.ID}]
-	if k == nil || !k.held || k.fence != ref.Token.Ticket {
-		s.mu.Unlock()
-		return st
-	}
-	seats := append([]seat(nil), k.seats...)
-	s.strike(k)
-	s.mu.Unlock()
-	for i, m := range s.members {
-		if seats[i].ticket != 0 {
-			m.undo(leaving{name: ref.Name, id: ref.Token.ID, ticket: seats[i].ticket, until: r.asked.Add(s.o.LongestTTL)})
-		}
-	}
+	r.s.loses(ref.Name, ref.Token)
 	return st
+}
+
+// loses gives up what is left of a hold that is lost. The claim may join again, with a new
+// ticket, and asks nowhere before that is done there.
+func (s *Store) loses(name string, t lease.Token) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	k := s.claims[place{name, t.ID}]
+	if k == nil || !k.held || k.fence != t.Ticket {
+		return
+	}
+	now := elapsed.Now()
+	k.held, k.until = false, now
+	for i, m := range s.members {
+		ticket := k.seats[i].ticket
+		if ticket == 0 || k.seats[i].busy != nil {
+			continue
+		}
+		k.seats[i] = seat{busy: make(chan struct{})}
+		m.undo(leaving{
+			name: name, id: t.ID, ticket: ticket, until: now.Add(s.o.LongestTTL), done: func() { s.free(k, i, 0) },
+		})
+	}
 }
 
 // unknown is the error where neither a majority has the lock nor a majority has it not.

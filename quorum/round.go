@@ -148,7 +148,7 @@ func (s *Store) take(k *claim, i int) bool {
 func (r *round) heard(i int) {
 	st, err := r.answers[i], r.errs[i]
 	if err != nil {
-		r.free(i, 0)
+		r.s.free(r.k, i, 0)
 		r.vote.Failed(i)
 		return
 	}
@@ -161,7 +161,7 @@ func (r *round) heard(i int) {
 		r.fatal = sameServer(r.s.members[min(i, twin)].Name, r.s.members[max(i, twin)].Name)
 	}
 	if st.State != lease.Held { // else it is busy until the round is over
-		r.free(i, 0)
+		r.s.free(r.k, i, 0)
 	}
 	r.vote.Answered(i, st, counts)
 }
@@ -194,12 +194,12 @@ func (s *Store) learn(k *claim, i int, st lease.Standing) (twin int) {
 }
 
 // free says what came of the call to member i.
-func (r *round) free(i int, ticket uint64) {
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
+func (s *Store) free(k *claim, i int, ticket uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 
-	close(r.k.seats[i].busy)
-	r.k.seats[i] = seat{ticket: ticket}
+	close(k.seats[i].busy)
+	k.seats[i] = seat{ticket: ticket}
 }
 
 // step is called after every answer, with r.mu held.
@@ -289,12 +289,12 @@ func (r *round) late(i int) {
 	keeps := r.won && !r.k.gone
 	r.s.mu.Unlock()
 	if keeps {
-		r.free(i, ticket)
+		r.s.free(r.k, i, ticket)
 		return
 	}
 	l := leaving{
 		name: r.k.name, id: r.k.id, ticket: ticket, until: elapsed.Now().Add(r.c.TTL + lease.Drift(r.c.TTL)),
-		done: func() { r.free(i, 0) },
+		done: func() { r.s.free(r.k, i, 0) },
 	}
 	m := r.s.members[i]
 	r.s.work.Go(func() {
@@ -315,12 +315,16 @@ func (r *round) late(i int) {
 func (r *round) standing() (st lease.Standing, split bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
 
 	n := len(r.s.members)
 	yes, no := r.vote.Answers()
 	switch {
 	case r.fatal != nil:
 		return st, false, r.fatal
+	case r.won && !r.k.held:
+		return lease.Standing{State: lease.Left, Asked: r.asked}, false, nil // its leave has overtaken it
 	case r.won:
 		st = lease.Standing{State: lease.Held, Ticket: r.vote.Fence(), Prev: r.vote.Prev(), Asked: r.asked, Lease: shortest(r.answers)}
 		return st, false, nil
