@@ -24,7 +24,7 @@ var layers = map[string][]string{
 	"driver":              {"lease", "internal/elapsed"},
 	"drivertest":          {"lease", "driver"},
 	"memstore":            {"lease", "driver", "internal/elapsed"},
-	"quorum":              {"lease", "driver", "internal/elapsed", "internal/vote"},
+	"internal/quorum":     {"lease", "driver", "internal/elapsed", "internal/vote"},
 	"internal/vote":       {"lease"},
 	"filestore":           {"lease", "driver", "internal/elapsed"},
 	"redisstore":          {"lease", "driver", "internal/elapsed", "internal/lines"},
@@ -34,8 +34,8 @@ var layers = map[string][]string{
 	"internal/sim/...":    {"lease", "internal/lines", "internal/redismodel"},
 	"internal/servertest": {},
 	"internal/relay":      {},
-	"cmd/redlatch/...":    {".", "lease", "driver", "memstore", "filestore", "redisstore", "quorum", "internal/elapsed"},
-	"verify/...":          {".", "lease", "driver", "drivertest", "memstore", "filestore", "redisstore", "quorum", "internal/elapsed", "internal/servertest", "internal/relay"},
+	"cmd/redlatch/...":    {".", "lease", "driver", "memstore", "filestore", "redisstore", "internal/elapsed"},
+	"verify/...":          {".", "lease", "driver", "drivertest", "memstore", "filestore", "redisstore", "internal/elapsed", "internal/servertest", "internal/relay"},
 	"bench/...":           {".", "lease", "driver", "memstore", "filestore", "redisstore", "internal/servertest", "internal/relay"},
 }
 
@@ -43,7 +43,7 @@ var layers = map[string][]string{
 var forTests = []string{"memstore", "drivertest", "internal/servertest", "internal/relay", "internal/redismodel"}
 
 // ownTests are what the tests of single packages may import besides.
-var ownTests = map[string][]string{"quorum": {"."}}
+var ownTests = map[string][]string{"internal/quorum": {"."}}
 
 // A source is what the architecture says something about: one Go file.
 type source struct {

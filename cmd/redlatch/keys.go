@@ -59,7 +59,7 @@ func (a *app) keys(name string) error {
 	switch u.Kind {
 	case storeurl.File:
 		doc.Keys = append(doc.Keys, keyJSON{filestore.File(u.Dir, full), "file", "the lock: who holds it and who waits"})
-	case storeurl.Redis, storeurl.Redlock: // of which each server has the same
+	case storeurl.Redis:
 		for _, k := range store.keys.Keys(full) {
 			doc.Keys = append(doc.Keys, keyJSON(k))
 		}
@@ -77,7 +77,7 @@ func (a *app) keys(name string) error {
 	fmt.Fprintln(w, "KEY\tTYPE\tWHAT")
 	for _, k := range doc.Keys {
 		shown := lease.Printable(k.Key)
-		if u.Kind != storeurl.File {
+		if u.Kind == storeurl.Redis {
 			shown = strconv.QuoteToASCII(k.Key)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\n", shown, k.Type, k.What)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -15,7 +14,6 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/cmd/redlatch/internal/duration"
 	"github.com/redlatch/redlatch/lease"
-	"github.com/redlatch/redlatch/quorum"
 )
 
 func (a *app) lsCommand() *cobra.Command {
@@ -59,14 +57,8 @@ type listed struct {
 func (a *app) ls(ctx context.Context, locks *redlatch.Locker, store, prefix string, limit int) error {
 	began := time.Now()
 	var names []string
-	var partial error // some servers of a quorum did not answer
 	for name, err := range locks.Names(ctx, prefix) {
-		var some *quorum.NoQuorumError
-		switch {
-		case errors.As(err, &some) && len(some.Nodes) <= (some.Of-1)/2:
-			partial = err
-			continue
-		case err != nil:
+		if err != nil {
 			return err
 		}
 		names = append(names, name)
@@ -89,15 +81,12 @@ func (a *app) ls(ctx context.Context, locks *redlatch.Locker, store, prefix stri
 		list = append(list, listed{name, q})
 	}
 	if a.json {
-		doc := listJSON{Schema: "redlatch.locks/v1", Locks: []lockJSON{}, More: more, Partial: partial != nil, Store: store, ObservedAt: stamp{time.Now()}}
+		doc := listJSON{Schema: "redlatch.locks/v1", Locks: []lockJSON{}, More: more, Store: store, ObservedAt: stamp{time.Now()}}
 		for _, l := range list {
 			doc.Locks = append(doc.Locks, lockOf(l.name, store, &l.queue))
 		}
 		a.document(a.out, doc)
 		return nil
-	}
-	if partial != nil {
-		a.warn("some servers did not answer, and what only they know of is missing: %s", explain(partial).msg)
 	}
 	if len(list) == 0 {
 		under := ""

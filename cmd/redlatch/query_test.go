@@ -142,7 +142,7 @@ func TestErrorsAsJSON(t *testing.T) {
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	doc := document(t, start(t, "", "version", "--json").want(0).out.String())
-	if doc["schema"] != "redlatch.version/v1" || doc["version"] == "" || doc["go"] == "" || len(doc["stores"].([]any)) != 4 {
+	if doc["schema"] != "redlatch.version/v1" || doc["version"] == "" || doc["go"] == "" || len(doc["stores"].([]any)) != 3 {
 		t.Errorf("version says %v", doc)
 	}
 	for _, args := range [][]string{{"version"}, {"--version"}} {

@@ -58,7 +58,7 @@ func TestExitCodes(t *testing.T) {
 		{"a bad reaction", 64, "run --on-lost panic a -- true", "none of term, kill, warn"},
 		{"a bad label", 64, "run --label x a -- true", "key=value"},
 		{"an unknown store", 64, "--store mysql://h run a -- true", "there is no store mysql://"},
-		{"a store that is not there yet", 64, "--store etcd://a run a -- true", "not there yet"},
+		{"a store that is not there yet", 64, "--store redlock://a,b,c run a -- true", "not there yet"},
 		{"a typing mistake in the store", 64, "--store redis://h?prefx=x run a -- true", "did you mean prefix?"},
 		{"a variable that is not set", 64, "--store env:NO_SUCH who a", "is not set"},
 		{"a store that is away", 69, "--store redis://127.0.0.1:1 run --retry-start 0 a -- true", "nothing was run"},

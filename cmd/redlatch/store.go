@@ -14,7 +14,6 @@ import (
 	"github.com/redlatch/redlatch/filestore"
 	"github.com/redlatch/redlatch/lease"
 	"github.com/redlatch/redlatch/memstore"
-	"github.com/redlatch/redlatch/quorum"
 )
 
 // urlVariable says where the locks are kept if --store does not.
@@ -164,38 +163,7 @@ func (a *app) openURL(u storeurl.URL) (*opened, error) {
 		}
 		return &opened{Store: store}, nil
 	}
-	if u.Kind == storeurl.Redlock {
-		return a.openRedlock(u)
-	}
 	return a.openRedis(u)
-}
-
-// openRedlock opens all servers of a quorum.
-func (a *app) openRedlock(u storeurl.URL) (*opened, error) {
-	var members []quorum.Member
-	var closes []func()
-	closeAll := func() {
-		for _, f := range closes {
-			f()
-		}
-	}
-	var keys keyed
-	for _, host := range u.Hosts {
-		one := u
-		one.Addr = host
-		o, err := a.openRedis(one)
-		if err != nil {
-			closeAll()
-			return nil, err
-		}
-		members, closes, keys = append(members, quorum.Member{Name: host, Store: o.Store}), append(closes, o.onClose), o.keys
-	}
-	store, err := quorum.New(members, quorum.Options{NodeTimeout: u.NodeTimeout, LongestTTL: u.LongestTTL})
-	if err != nil {
-		closeAll()
-		return nil, usage("%s: %v", u.Redacted(), err)
-	}
-	return &opened{Store: store, keys: keys, onClose: closeAll}, nil // the keys are the same on all of them
 }
 
 // openLocal is for a machine on which nobody has set up anything. It says what that

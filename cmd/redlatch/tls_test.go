@@ -158,7 +158,7 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("it says %q", p.err.String())
 		}
 	}
-	for scheme, what := range map[string]string{"redis+sentinel://a,b/m": "Sentinel", "redis+cluster://a,b": "Cluster", "etcd://a": "etcd"} {
+	for scheme, what := range map[string]string{"redis+sentinel://a,b/m": "Sentinel", "redis+cluster://a,b": "Cluster", "redlock://a,b,c": "Redlock", "etcd://a": "etcd"} {
 		has(t, start(t, scheme, "who", "x").want(codeUsage).err.String(), what, "not there yet")
 	}
 	for _, url := range []string{"redis://[::1]:1", "redis://[::1%25lo]:1", "rediss://[fe80::1%25nowhere]:1"} {

@@ -31,7 +31,7 @@ func (a *app) version() error {
 		OS      string   `json:"os"`
 		Arch    string   `json:"arch"`
 		Stores  []string `json:"stores"`
-	}{"redlatch.version/v1", release, commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH, []string{"redis", "redlock", "file", "mem"}}
+	}{"redlatch.version/v1", release, commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH, []string{"redis", "file", "mem"}}
 	if a.json {
 		a.document(a.out, doc)
 		return nil

@@ -25,8 +25,6 @@ var parameters = map[string]set{
 	"username":      func(u *URL, v string) error { u.User = v; return nil },
 	"password_file": func(u *URL, v string) error { return u.setPassword(fromFile(v)) },
 	"password_env":  func(u *URL, v string) error { return u.setPassword(fromEnv(v)) },
-	"longest_ttl":   func(u *URL, v string) (err error) { u.LongestTTL, err = u.ofRedlock(v); return err },
-	"node_timeout":  func(u *URL, v string) (err error) { u.NodeTimeout, err = u.ofRedlock(v); return err },
 	"tls_ca":        func(u *URL, v string) error { u.CA = v; return u.needTLS() },
 	"tls_cert":      func(u *URL, v string) error { u.Cert = v; return u.needTLS() },
 	"tls_key":       func(u *URL, v string) error { u.Key = v; return u.needTLS() },
@@ -77,13 +75,6 @@ func length(v string) (time.Duration, error) {
 	return d, nil
 }
 
-func (u *URL) ofRedlock(v string) (time.Duration, error) {
-	if u.Kind != Redlock {
-		return 0, errors.New("it belongs to redlock:// and redlocks://")
-	}
-	return length(v)
-}
-
 func yesNo(v string) (bool, error) {
 	yes, err := strconv.ParseBool(v)
 	if err != nil {
@@ -114,7 +105,7 @@ func (u *URL) setPassword(s secret) error {
 
 func (u *URL) needTLS() error {
 	if !u.TLS {
-		return errors.New("this scheme does not use TLS; rediss://, valkeys:// and redlocks:// do")
+		return errors.New("this scheme does not use TLS; rediss:// and valkeys:// do")
 	}
 	return nil
 }

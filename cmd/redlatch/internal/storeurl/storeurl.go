@@ -14,7 +14,6 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,10 +23,9 @@ import (
 type Kind uint8
 
 const (
-	Redis   Kind = iota // one server
-	Redlock             // several, independent ones
-	File                // a directory on this host
-	Mem                 // this process
+	Redis Kind = iota // one server
+	File              // a directory on this host
+	Mem               // this process
 )
 
 // URL says where locks are kept. Printing one never shows the password.
@@ -36,8 +34,7 @@ type URL struct {
 	Scheme string // as written
 
 	// Of a server.
-	Addr        string   // host:port, or a socket's path
-	Hosts       []string // of Redlock: each server's host:port, and Addr has all of them
+	Addr        string // host:port, or a socket's path
 	Socket      bool
 	TLS         bool
 	User        string
@@ -55,10 +52,6 @@ type URL struct {
 
 	TTL time.Duration // 0: not given
 
-	// Of Redlock; 0: not given.
-	LongestTTL  time.Duration
-	NodeTimeout time.Duration
-
 	Dir string // of File
 }
 
@@ -73,8 +66,6 @@ var available = map[string]form{
 	"redis+unix":   {Redis, "redis+unix://[user:password@]/run/redis.sock[?db=0]"},
 	"unix":         {Redis, "unix:///run/redis.sock[?db=0]"},
 	"redis-socket": {Redis, "redis-socket:///run/redis.sock[?db=0]"},
-	"redlock":      {Redlock, "redlock://[user:password@]host1[:6379],host2,host3[/db]"},
-	"redlocks":     {Redlock, "redlocks://[user:password@]host1[:6379],host2,host3[/db]"},
 	"file":         {File, "file:/DIR"},
 	"mem":          {Mem, "mem:"},
 }
@@ -89,6 +80,7 @@ type form struct {
 var planned = map[string]string{
 	"redis+sentinel": "Redis Sentinel", "rediss+sentinel": "Redis Sentinel", "redis-sentinel": "Redis Sentinel",
 	"redis+cluster": "Redis Cluster", "rediss+cluster": "Redis Cluster",
+	"redlock": "Redlock", "redlocks": "Redlock",
 	"etcd": "etcd", "etcds": "etcd",
 	"zk":       "ZooKeeper",
 	"postgres": "PostgreSQL", "postgresql": "PostgreSQL",
@@ -96,7 +88,7 @@ var planned = map[string]string{
 }
 
 // Available is a line that lists what can be opened.
-const Available = "redis://HOST, rediss://HOST, valkey://HOST, valkeys://HOST, redis+unix:///SOCKET, redlock://HOST,HOST,HOST, file:/DIR, mem:"
+const Available = "redis://HOST, rediss://HOST, valkey://HOST, valkeys://HOST, redis+unix:///SOCKET, file:DIR, mem:"
 
 var (
 	errPassword = errors.New("the password (or another part) contains '/', '#', '?', '@' or '%' as it is: percent-encode it, or use ?password_file= or ?password_env=")
@@ -187,10 +179,10 @@ func (u *URL) redis(rest string) error {
 	case "redis+unix", "unix", "redis-socket":
 		u.Socket = true
 		return u.socket(authority, path, query)
-	case "rediss", "valkeys", "redlocks":
+	case "rediss", "valkeys":
 		u.TLS = true
 	}
-	if err := u.addresses(authority); err != nil {
+	if err := u.address(authority); err != nil {
 		return err
 	}
 	if err := u.database(strings.TrimPrefix(path, "/")); err != nil {
@@ -232,33 +224,11 @@ func (u *URL) socket(authority, path, query string) error {
 	return u.parameters(query)
 }
 
-// addresses takes one host, or for Redlock three and more.
-func (u *URL) addresses(s string) error {
-	switch {
-	case u.Kind == Redis && strings.Contains(s, ","):
-		return errors.New("several hosts in one URL need redlock:// if they are independent; redis+sentinel and redis+cluster are not there yet")
-	case u.Kind == Redis:
-		return u.address(s)
-	}
-	hosts := strings.Split(s, ",")
-	if len(hosts) < 3 {
-		return errors.New("three hosts or more are needed, each a server of its own, with ',' between them")
-	}
-	for _, host := range hosts {
-		if err := u.address(host); err != nil {
-			return err
-		}
-		if slices.Contains(u.Hosts, u.Addr) {
-			return errors.New("a host stands there twice, and a server has one vote")
-		}
-		u.Hosts = append(u.Hosts, u.Addr)
-	}
-	u.Addr = strings.Join(u.Hosts, ",")
-	return nil
-}
-
 // address takes host, host:port, [v6] and [v6]:port.
 func (u *URL) address(s string) error {
+	if strings.Contains(s, ",") {
+		return errors.New("several hosts in one URL need redis+sentinel, redis+cluster or redlock, which are not there yet")
+	}
 	host, port, v6 := s, defaultPort, false
 	switch {
 	case strings.HasPrefix(s, "["):

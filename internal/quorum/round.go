@@ -35,6 +35,7 @@ type round struct {
 	errs    []error
 	over    bool
 	won     bool
+	fence   uint64 // of a round that was won; what comes later may settle another one, too late
 	fatal   error
 }
 
@@ -255,6 +256,7 @@ func (r *round) abandon() {
 func (r *round) end(won bool) {
 	r.over, r.won = true, won
 	if won {
+		r.fence = r.vote.Fence()
 		r.keep()
 	}
 	for i := range r.answers {
@@ -272,7 +274,7 @@ func (r *round) keep() {
 	if k.gone {
 		return // it has left meanwhile, everywhere
 	}
-	k.held, k.fence, k.until = true, r.vote.Fence(), r.asked.Add(r.c.TTL)
+	k.held, k.fence, k.until = true, r.fence, r.asked.Add(r.c.TTL)
 	r.s.stats.Acquired++
 	if r.vote.SecondRound() && k.fence != r.c.Fence {
 		r.s.stats.SecondRounds++
@@ -326,7 +328,7 @@ func (r *round) standing() (st lease.Standing, split bool, err error) {
 	case r.won && !r.k.held:
 		return lease.Standing{State: lease.Left, Asked: r.asked}, false, nil // its leave has overtaken it
 	case r.won:
-		st = lease.Standing{State: lease.Held, Ticket: r.vote.Fence(), Prev: r.vote.Prev(), Asked: r.asked, Lease: shortest(r.answers)}
+		st = lease.Standing{State: lease.Held, Ticket: r.fence, Prev: r.vote.Prev(), Asked: r.asked, Lease: shortest(r.answers)}
 		return st, false, nil
 	case r.vote.Left():
 		return lease.Standing{State: lease.Left, Asked: r.asked}, false, nil

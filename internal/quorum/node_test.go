@@ -9,9 +9,9 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/driver"
+	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/lease"
 	"github.com/redlatch/redlatch/memstore"
-	"github.com/redlatch/redlatch/quorum"
 )
 
 // node is a server that tests do things to.

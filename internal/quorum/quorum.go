@@ -22,6 +22,12 @@
 // There is no queue either: servers would disagree about it. Who waits asks again every 50
 // to 150 ms, one claim at a time for each name in a process, in the order of coming; who
 // comes first among processes is chance.
+//
+// Not finished, and not to be used: under load a claim is sometimes told that it holds, and a
+// majority does not have it. To see it, let the conformance suite run over three stores in
+// memory (drivertest.Run, with a Store whose joins answer Node.Durable) four times at once with
+// -race: the subject "many who come and go" says "the grant is gone when it is renewed". The
+// seats of a round that was won are found undone then.
 package quorum
 
 import (
